@@ -8,6 +8,7 @@ interleaved; reported are the median of at least five, the smallest and the larg
 S1  ``arrow``: uniform 50 % of a window of 20 million rows to a finished training set, with checksum and fsync. S1.labels:
     class-balanced over uniform; S1.memory: the most that Python and NumPy allocate meanwhile.
 S2  ``postgres``: the same, window keys a second.
+    S1.late, S2.late: class-balanced with labels that arrived later, all of them known, over labels that came with the samples.
 T1  items a second through ``update`` and ``sample`` of a saturated R-TBS sample of a million, by size of batch; the other
     samplers beside it.
 """

@@ -14,7 +14,7 @@ import pyarrow.csv as arrow_csv
 
 from benchmarks.database import Database
 from benchmarks.figures.metadata import labelled_rows
-from benchmarks.measure import Machine, Run, Spread, anonymous_bytes, interleave
+from benchmarks.measure import Contender, Machine, Run, Spread, anonymous_bytes, interleave
 from benchmarks.report import Figure
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.registration.batches import register
@@ -61,12 +61,14 @@ class Ingestions:
 
 
 def figures(database: Database, work: Path, n: int, machine: Machine) -> Iterator[Figure]:
-    """F15 and F15.first in rows per CPU second of client and server together, F15.clock by the clock, F15.memory."""
+    """F15 and F15.first in rows per CPU second of client and server together, F15.clock by the clock, F15.memory, F15.late."""
     root = work / "csv"
     root.mkdir()
     write_rows(work / "rows.csv", n)
     ingestions = Ingestions(database, root, work / "rows.csv", n)
     later, numbers = labelled_rows("later"), count()
+    own_labels = {"from": {"source": "column", "column": "label"}, "arrives": "later"}
+    late = labelled_rows("late", label=own_labels)
     clock: list[float] = []
 
     def next_batch() -> Run:
@@ -77,10 +79,18 @@ def figures(database: Database, work: Path, n: int, machine: Machine) -> Iterato
     def first_batch() -> Run:
         return Run(n / 1e6, ingestions.once(labelled_rows(f"first_{next(numbers)}"))[1])
 
-    rounds = interleave({"later": next_batch, "first": first_batch, "parse": lambda: _parse(work / "rows.csv", n)}, machine)
+    contenders: dict[str, Contender] = {
+        "later": next_batch,
+        "first": first_batch,
+        "late": lambda: Run(n / 1e6, ingestions.once(late)[1]),
+        "parse": lambda: _parse(work / "rows.csv", n),
+    }
+    rounds = interleave(contenders, machine)
     what = f"CSV of {n / 1e6:.3g} M rows x 10 columns to an ingested batch"
     yield Figure("F15", f"{what}, per core", rounds.rate("later"), "M rows/s", 0.8, note="CPU time of client and server")
     yield Figure("F15.first", "the same, first batch of a dataset: columns are found", rounds.rate("first"), "M rows/s", 0.8)
+    what = "the same, labels that arrive later, here all at once / labels with the samples, CPU time"
+    yield Figure("F15.late", what, rounds.ratio("later", "late"), "x", 1.1, at_most=True)
     yield Figure("F15.clock", "the same by the clock", Spread.of(clock[1:]), "M rows/s")
     yield Figure("F15.parse", "Arrow's CSV parser alone, one thread", rounds.rate("parse"), "M rows/s")
     size = (work / "rows.csv").stat().st_size

@@ -14,12 +14,15 @@ from benchmarks.figures.metadata import labelled_rows
 from benchmarks.measure import Contender, Machine, Run, Spread, interleave
 from benchmarks.report import Figure
 from fastpath.format.index_file import Extents, IndexedFile, write_index_to
+from fastpath.format.labels.label_file import LabelRows
 from modyn_dagster.catalog.batches import BatchFacts, BatchRow, FileFacts, mark_ingested, visible_batches
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import partition_of
+from modyn_dagster.catalog.labels.label_files import record_label_file
 from modyn_dagster.catalog.registration.batches import Announcement, register
 from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.samples import SampleRows, copy_samples
+from modyn_dagster.data.label_files import write_label_file
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.data.window_columns import WindowColumns
 from modyn_dagster.keys import keys_of
@@ -40,13 +43,14 @@ _STRATEGIES: Final[Mapping[str, dict[str, Any]]] = {
 
 def figures(database: Database, work: Path, n: int, machine: Machine) -> Iterator[Figure]:
     """Seconds, memory beyond the page cache, and keys a second, each to a training set that is fsynced."""
-    view = _view(database, n)
+    view, late = _view(database, n), _view(database, n, late=True)
     size = f"{n / 1e6:.3g} M"
     runs = {
         f"{backend}.{name}": _contender(view, strategy, backend, work, n)
         for backend in ("arrow", "postgres")
         for name, strategy in _STRATEGIES.items()
     }
+    runs |= {f"late.{backend}": _contender(late, _STRATEGIES["labels"], backend, work, n) for backend in ("arrow", "postgres")}
     rounds = interleave(runs, machine)
     scale = n / 20_000_000
     seconds, note = rounds.seconds("arrow.uniform"), "" if scale == 1 else "goal scaled to the window"
@@ -70,6 +74,9 @@ def figures(database: Database, work: Path, n: int, machine: Machine) -> Iterato
         2.0,
         at_most=True,
     )
+    for figure, backend in (("S1.late", "arrow"), ("S2.late", "postgres")):
+        ratio = _inverse(rounds.ratio(f"late.{backend}", f"{backend}.labels"))
+        yield Figure(figure, f"{backend}: class-balanced, labels arrived later / with the samples", ratio, "x", 1.1, at_most=True)
     yield Figure("S2.all", f"postgres: all of {size} rows", rounds.rate("postgres.all"), "M keys/s")
 
 
@@ -108,27 +115,32 @@ def _inverse(ratio: Spread) -> Spread:
     return Spread(1 / ratio.value, 1 / ratio.max, 1 / ratio.min)
 
 
-def _view(database: Database, n: int) -> DatasetView:
-    """A dataset of ingested batches with indexes and rows, soon after it was ingested."""
-    spec, moment, size = labelled_rows("chosen"), datetime(2024, 1, 1, tzinfo=UTC), n // _BATCHES
+def _view(database: Database, n: int, *, late: bool = False) -> DatasetView:
+    """A dataset of ingested batches with indexes and rows, soon after it was ingested; late labels are all known."""
+    name = "late" if late else "chosen"
+    label = {"from": {"source": "column", "column": "label"}, "arrives": "later" if late else "with_sample"}
+    spec, moment, size = labelled_rows(name, label=label), datetime(2024, 1, 1, tzinfo=UTC), n // _BATCHES
     with transaction(database.engine) as conn:
         row = ensure_dataset(conn, spec)
         batches = register(conn, row.id, [Announcement(str(i), {"paths": [str(i)]}) for i in range(_BATCHES)])
     for batch in batches:
-        labels = np.random.default_rng(batch.ordinal).integers(0, _N_CLASSES, size)
+        keys, labels = keys_of(batch.ordinal, np.arange(size)), np.random.default_rng(batch.ordinal).integers(0, _N_CLASSES, size)
         times = np.full(size, np.datetime64("2024-01-01", "us"))
-        path, checksum = _index(database.home, batch, times, labels)
+        path, checksum = _index(database.home, batch, times, None if late else labels)
         with transaction(database.engine) as conn:
-            copy_samples(conn, row.id, SampleRows(keys_of(batch.ordinal, np.arange(size)), times, labels))
+            copy_samples(conn, row.id, SampleRows(keys, times, None if late else labels))
             facts = BatchFacts(size, size, moment, moment, moment, {}, path, checksum, "")
             mark_ingested(conn, batch, facts, [FileFacts(batch.partition_key, 0, None, "")])
+            if late and batch.arrival is not None:
+                rows = LabelRows(keys, labels, times, np.arange(size, dtype=np.uint64))
+                record_label_file(conn, row.id, batch.arrival, write_label_file(database.home, name, batch.partition_key, rows))
     database.execute(f"vacuum analyze {partition_of(row.id)}")
     with transaction(database.engine) as conn:
         return DatasetView(database.engine, database.home, row, spec, "", visible_batches(conn, row.id))
 
 
 def _index(home: Path, batch: BatchRow, times: Any, labels: Any) -> tuple[str, str]:
-    name = f"chosen_{batch.ordinal}.arrow"
+    name = f"chosen_{batch.id}.arrow"
     one = np.zeros(1, np.int64)
     extents = Extents(start=one, file=one.astype(np.int32), offset=one, stride=one + 1, length=one + 1)
     with atomic_file(home / name) as file:

@@ -54,8 +54,8 @@ class LabelRows(NamedTuple):
         return "labels" if self.values.dtype == np.int64 else "targets"
 
     def sorted(self) -> Self:
-        """The same rows in the order of the file."""
-        return self.take(np.lexsort((self.digests, self.known_at, self.keys)))
+        """The same rows in the order of the file; itself where they have it already."""
+        return self if self._is_sorted() else self.take(np.lexsort((self.digests, self.known_at, self.keys)))
 
     def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice) -> Self:
         """Some of the rows, by position, mask or slice."""
@@ -69,16 +69,21 @@ class LabelRows(NamedTuple):
 
     def problem(self) -> str | None:
         """Description of what is wrong with the rows; None for rows that a file may hold."""
-        known_at = self.known_at.view(np.int64)
-        later = (self.keys[1:] > self.keys[:-1]) | (known_at[1:] > known_at[:-1])
-        ordered = later | ((known_at[1:] == known_at[:-1]) & (self.digests[1:] >= self.digests[:-1]))
-        if not (ordered.all() and (self.keys[1:] >= self.keys[:-1]).all()):
+        if not self._is_sorted():
             return "rows in another order than that of key, known_at and digest"
         if np.isnat(self.known_at).any():
             return "a row without the time at which its label was known"
         if self.kind == "labels" and (self.values < 0).any():
             return "a negative class index"
         return "a target that is no number" if self.kind == "targets" and np.isnan(self.values).any() else None
+
+    def _is_sorted(self) -> bool:
+        if (self.keys[1:] > self.keys[:-1]).all():
+            return True
+        known_at = self.known_at.view(np.int64)
+        later = (self.keys[1:] > self.keys[:-1]) | (known_at[1:] > known_at[:-1])
+        ordered = later | ((known_at[1:] == known_at[:-1]) & (self.digests[1:] >= self.digests[:-1]))
+        return bool(ordered.all() and (self.keys[1:] >= self.keys[:-1]).all())
 
 
 def write_label_rows(out: Any, rows: LabelRows) -> None:

@@ -1,15 +1,15 @@
 """Labels whose samples are known, at once or after they waited: classes become numbers, and label files are written."""
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
+import xxhash
 
 from fastpath.array_types import Int64Array, TimeArray
 from fastpath.format.labels.label_file import LabelArray, LabelRows
@@ -22,26 +22,36 @@ from modyn_dagster.data.label_files import label_file_path, write_label_file
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.batches.placed_ids import PlacedIds
 from modyn_dagster.ingestion.formats.labels import ClassLabels
-from modyn_dagster.keys import keys_of
+from modyn_dagster.keys import KeyArray, keys_of
+from modyn_dagster.reproducibility.randomness import hash_keys
 from modyn_dagster.storage import sweep_unfinished
 
-#: Between the parts of a row that its digest is of; no id holds it twice in a row.
-_PARTS: Final = b"\x1e"
 
-
-def row_digests(ids: Sequence[str], values: ClassLabels | npt.NDArray[np.float64], known_at: TimeArray) -> npt.NDArray[np.uint64]:
+def row_digests(
+    ids: pa.Array | KeyArray, values: ClassLabels | npt.NDArray[np.float64], known_at: TimeArray
+) -> npt.NDArray[np.uint64]:
     """Digests of n labels, ``uint64[n]``: each of its id, its value and its time, wherever the row stands.
 
     Args:
-        ids: of the samples.
+        ids: of the samples, as an Arrow array of text; their keys where the dataset has no ids.
         values: classes (numbers, or names as an Arrow array), or targets ``float64[n]``.
         known_at: ``datetime64[us][n]``.
     """
-    texts = values if isinstance(values, np.ndarray) else values.to_pylist()
-    times = known_at.astype("datetime64[us]").astype(np.int64).tolist()
-    rows = zip(ids, map(str, texts), map(str, times), strict=True)
-    content = b"".join(blake2b(_PARTS.join(part.encode() for part in row), digest_size=8).digest() for row in rows)
-    return np.frombuffer(content, dtype="<u8").astype(np.uint64)
+    digests = hash_keys(_as_numbers(ids), 0)
+    for part in (_as_numbers(values), known_at.astype("datetime64[us]").view(np.uint64)):
+        digests = hash_keys(digests ^ part, 1)
+    return digests
+
+
+def _as_numbers(values: pa.Array | npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Numbers as their bits, and texts as their hashes: equal numbers mean equal values, but for one pair in 2^64."""
+    if isinstance(values, np.ndarray):
+        bits: npt.NDArray[np.uint64] = values.view(np.uint64)
+        return bits
+    texts = values.dictionary_encode()
+    content = texts.dictionary.cast(pa.binary()).to_pylist()
+    hashes: npt.NDArray[np.uint64] = np.fromiter(map(xxhash.xxh3_64_intdigest, content), np.uint64, len(content))
+    return np.take(hashes, texts.indices.to_numpy())
 
 
 def class_indices(names: pa.Array, class_names: Sequence[str]) -> Int64Array:
@@ -90,8 +100,7 @@ def record_labels(conn: sa.Connection, home: Path, dataset: DatasetRow, stem: st
     # The lock of the dataset, which the caller holds, makes this the only writer.
     sweep_unfinished(home / label_file_path(dataset.name, name) for name in names.values())
     for arrival, name in names.items():
-        chosen = arrivals == arrival
-        facts = write_label_file(home, dataset.name, name, LabelRows(*(column[chosen] for column in rows)))
+        facts = write_label_file(home, dataset.name, name, rows if len(names) == 1 else rows.take(arrivals == arrival))
         record_label_file(conn, dataset.id, arrival, facts)
 
 

@@ -43,7 +43,7 @@ class LabelContent:
 
     def digests(self) -> npt.NDArray[np.uint64]:
         """Digest of each row, ``uint64[n]``: of its id, its value and its time, wherever the row stands."""
-        return row_digests(self.places.ids.to_pylist(), self.values, self.known_at)
+        return row_digests(self.places.ids, self.values, self.known_at)
 
 
 def read_labels(source: Source, spec: DatasetSpec, dataset: DatasetRow, batch: LabelBatchRow, now: np.datetime64) -> LabelContent:
