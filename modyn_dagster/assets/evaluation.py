@@ -81,11 +81,12 @@ def _events(
     The run is tagged where every failure is permanent, so that the sensor does not ask for another attempt.
     """
     from modyn_dagster.errors import CatalogError, ModynError, StillFailing, is_permanent
-    from modyn_dagster.pipeline.stages.evaluation.dealt import dealt_evaluations
+    from modyn_dagster.pipeline.stages.evaluation.dealt import dealt_evaluations, with_equal_labels
     from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 
     failures: list[tuple[TriggerContext, Exception]] = []
     finished = judged[0].run.state == "finished"
+    judged = patient(context, judged[0].platform, lambda: with_equal_labels(judged))
     for work, evaluated in zip(judged, dealt_evaluations(judged, finished=finished), strict=True):
         commit = partial(evaluation_stage, work, finished=work.run.state == "finished", evaluated=evaluated)
         try:

@@ -35,7 +35,7 @@ def receive(pipe: BinaryIO) -> bytes:
     return read_exactly(pipe, length)
 
 
-def pack_call(function: Callable[[Any], Any], item: object, *, secrets: bool = True) -> bytes:
+def pack_call(function: Callable[..., Any], item: object, *, secrets: bool = True) -> bytes:
     """Encode a call of a module's function.
 
     Args:
@@ -57,11 +57,17 @@ def pack_call(function: Callable[[Any], Any], item: object, *, secrets: bool = T
         raise ConfigError("pool", "item", f"a {type(item).__name__}", rule) from error
 
 
-def answer_call(content: bytes) -> bytes:
-    """Make the call of a message, and encode its result or its error."""
+def answer_call(content: bytes, place: bytes | None = None) -> bytes:
+    """Make the call of a message, and encode its result or its error.
+
+    Args:
+        content: of ``pack_call``.
+        place: encoded rank of this process, for a call of the function of a group, which gets it as its first argument.
+    """
     try:
         module, name, item = decode(content)
-        return encode((imported(module, name)(item), None))
+        arguments = (item,) if place is None else (decode(place), item)
+        return encode((imported(module, name)(*arguments), None))
     except BaseException as error:  # noqa: BLE001 - raised again by the caller
         return encode((None, pack_error(error)))
 

@@ -38,6 +38,8 @@ class TriggerContext:
         previous: the model that training starts from; None where it starts afresh.
         training_set: None before it is selected.
         pool: workers that the process may deal calls to; None for none. Results never depend on it.
+        newest_labels: position in the sequence of arrivals up to which labels of evaluation samples count, so that all models
+            of an evaluation see the same ones; None for those that are there.
     """
 
     platform: Platform
@@ -50,6 +52,7 @@ class TriggerContext:
     previous: ModelRow | None
     training_set: TrainingSetRow | None
     pool: Pool | None = None
+    newest_labels: int | None = None
 
     @property
     def model(self) -> ModelRow | None:

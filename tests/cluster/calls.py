@@ -35,6 +35,26 @@ def place(seconds: float) -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
+def place_unless(mark: str) -> str:
+    """Node of the call, but for one node."""
+    return place(1.0) if os.environ[NODE_MARK] != mark else ""
+
+
+def square_slowly(call: tuple[int, str, float]) -> int:
+    """Square a number, which takes so many seconds on one node."""
+    number, slow_mark, seconds = call
+    time.sleep(seconds if os.environ[NODE_MARK] == slow_mark else 0.2)
+    return number**2
+
+
+def square_behind_a_gate(call: tuple[int, str, str]) -> int:
+    """Square a number; on one node that waits for a file."""
+    number, slow_mark, gate = call
+    while os.environ[NODE_MARK] == slow_mark and not Path(gate).exists():
+        time.sleep(0.05)
+    return number**2
+
+
 def die_once(flag: str) -> str:
     """The first call ends its process without a word."""
     path = Path(flag)
@@ -103,6 +123,15 @@ def train_and_wait(rank: Rank, call: "tuple[Case, str, int]") -> None:
     assert case.checkpoint is not None
     with team_of(rank, torch.device("cpu"), timeout=FOREVER) as team:
         train(case.spec, data, checkpoint=CheckpointFile(case.checkpoint), team=team, **given)
+
+
+def size_in_rank(rank: Rank, call: tuple[str, str]) -> int:
+    """Length of an argument, once a file opens the gate."""
+    gate, content = call
+    Path(f"{gate}-{rank.index}").touch()
+    while not Path(gate).exists():
+        time.sleep(0.05)
+    return len(content)
 
 
 def second_rank_dies(rank: Rank, seconds: float) -> None:

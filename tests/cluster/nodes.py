@@ -30,6 +30,10 @@ NODE_MARK: Final = "MODYN_TESTS_NODE"
 TOKEN: Final = secrets.token_hex(16)
 _STORE_BYTES: Final = 80 * 2**20
 _UP_SECONDS: Final = 600.0
+#: For nodes alone: a process that asks with another token would try for as long.
+_PATIENCE: Final = dict.fromkeys(
+    ("RAY_raylet_start_wait_time_s", "RAY_gcs_server_port_wait_time_s", "RAY_DASHBOARD_STARTUP_TIMEOUT_S"), str(int(_UP_SECONDS))
+)
 _END_SECONDS: Final = 30.0
 
 
@@ -100,9 +104,7 @@ class Nodes:
     @property
     def access(self) -> dict[str, str]:
         """Environment of a process that may use the cluster."""
-        patience = ("RAY_raylet_start_wait_time_s", "RAY_gcs_server_port_wait_time_s", "RAY_DASHBOARD_STARTUP_TIMEOUT_S")
-        patient = dict.fromkeys(patience, str(int(_UP_SECONDS)))
-        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token, "RAY_USAGE_STATS_ENABLED": "0", **patient}
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token, "RAY_USAGE_STATS_ENABLED": "0"}
 
     def start_head(self, cpus: int) -> Node:
         """Start the head, again on the same ports where there was one, and wait until its dashboard answers."""
@@ -111,21 +113,23 @@ class Nodes:
         ports = [f"--port={self.ports['gcs']}", f"--dashboard-port={self.ports['dashboard']}", "--dashboard-host=127.0.0.1"]
         ports.append(f"--ray-client-server-port={free_port()}")
         node = self._start("head", *ports, f"--num-cpus={cpus}", f"--temp-dir={self.folder}", "--include-dashboard=true")
-        wait_for("the dashboard", lambda: self._answers(node), _UP_SECONDS, node.log.read_text)
+        wait_for("the dashboard", lambda: self._answers(node, set()), _UP_SECONDS, node.log.read_text)
         return node
 
     def start_node(self, cpus: int, environment: Mapping[str, str] | None = None) -> Node:
         """Start another node, and wait until the head counts it."""
-        before = self.count()
+        # Not their number: the head still counts a node that has just died, and stops doing so at any time.
+        known = self.living()
         node = self._start("worker", f"--address={self.address}", f"--num-cpus={cpus}", environment=environment)
-        wait_for("the node", lambda: self._answers(node, before + 1), _UP_SECONDS, node.log.read_text)
+        wait_for("the node", lambda: self._answers(node, known), _UP_SECONDS, node.log.read_text)
         return node
 
-    def count(self) -> int:
-        """Living nodes."""
+    def living(self) -> set[str]:
+        """Nodes that the head takes for alive, by their ids."""
         from ray.util.state import list_nodes
 
-        return len(list_nodes(self.dashboard, filters=[("state", "=", "ALIVE")], raise_on_missing_output=False))
+        found = list_nodes(self.dashboard, filters=[("state", "=", "ALIVE")], raise_on_missing_output=False)
+        return {node.node_id for node in found}
 
     def left_over(self) -> list[psutil.Process]:
         """Living processes of the cluster, of its jobs and of its workers."""
@@ -149,7 +153,7 @@ class Nodes:
     def _start(self, role: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Node:
         log = self.folder / f"node_{len(self.started)}.log"
         mark = f"{self.mark}-{len(self.started)}"
-        env = {**self.environment, **self.access, **(environment or {}), _MARK: self.mark, NODE_MARK: mark}
+        env = {**self.environment, **self.access, **_PATIENCE, **(environment or {}), _MARK: self.mark, NODE_MARK: mark}
         # Several nodes on one machine: each has ports of its own.
         own = [f"--dashboard-agent-listen-port={free_port()}", f"--metrics-export-port={free_port()}"]
         fixed = ["--block", "--disable-usage-stats", "--node-ip-address=127.0.0.1", f"--object-store-memory={_STORE_BYTES}"]
@@ -165,10 +169,10 @@ class Nodes:
         self.started.append(node)
         return node
 
-    def _answers(self, node: Node, nodes: int = 1) -> bool:
+    def _answers(self, node: Node, known: set[str]) -> bool:
         assert node.is_up, node.log.read_text()
         try:
-            return self.count() >= nodes
+            return not self.living() <= known
         except Exception:  # noqa: BLE001 - of whatever is not there yet
             return False
 

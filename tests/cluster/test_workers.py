@@ -1,9 +1,11 @@
 """Pools and groups on two nodes, and the comparison of nodes."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,37 @@ def test_results_come_in_the_order_of_the_items(address: str) -> None:
 
 def test_calls_are_spread_over_the_nodes(address: str) -> None:
     assert len(set(RayPool(address).map(calls.place, [1.0] * 4))) == 2
+
+
+def test_a_node_whose_calls_take_much_longer_is_named_with_its_time_and_changes_nothing(
+    nodes: Nodes, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow, items = nodes.started[1].mark, range(8)
+    found = RayPool(address, slow_seconds=1.0).map(calls.square_slowly, [(item, slow, 4.0) for item in items])
+    assert list(found) == [item**2 for item in items]
+    [record] = [record for record in caplog.records if "is slow" in record.getMessage()]
+    # Once, by a call that is waited for, or by several that are over: whatever is noticed first.
+    call = r"(calls of \S+square_slowly take [1-9]\S* s there|a call of \S+square_slowly has been there for [1-9]\S* s)"
+    assert re.match(rf"node \S+ [0-9a-f]{{8}} is slow: {call}, \S+ times the 0\.2\d* s of other nodes", record.getMessage())
+
+
+def test_a_node_is_named_while_its_call_is_waited_for(
+    nodes: Nodes, address: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    slow, gate = nodes.started[1].mark, tmp_path / "open"
+    items = [(item, slow, str(gate)) for item in range(8)]
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(list, RayPool(address, slow_seconds=1.0).map(calls.square_behind_a_gate, items))
+        try:
+            wait_for("the name of the node", lambda: "square_behind_a_gate has been there for" in caplog.text, LONG)
+            assert not found.done()
+        finally:
+            gate.touch()
+        assert found.result() == [item**2 for item in range(8)]
+    [node] = set(re.findall(r"node \S+ (\S+) is slow", caplog.text))
+    # The id that Ray shows for the node.
+    [there] = set(RayPool(address).map(calls.place_unless, [nodes.started[0].mark] * 4)) - {""}
+    assert node == there[:8]
 
 
 def test_an_error_of_the_function_arrives_with_its_class_and_fields(address: str) -> None:
@@ -151,6 +184,26 @@ def test_more_ranks_than_there_is_room_for_are_refused(address: str) -> None:
 
 def test_ranks_meet_and_results_come_by_rank(address: str) -> None:
     assert RayGroup(address).run(calls.reduce_sum, 0.5, 2) == [1.5, 1.5]
+
+
+def test_all_ranks_share_one_copy_of_their_argument(nodes: Nodes, address: str, tmp_path: Path) -> None:
+    # Not above: Ray reads the token once, when it is imported.
+    from ray.util.state import list_objects
+
+    gate, content = tmp_path / "open", "x" * 5_000_000
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(RayGroup(address).run, calls.size_in_rank, (str(gate), content), 2)
+        try:
+            wait_for("the ranks", lambda: run.done() or len(list(tmp_path.glob("open-*"))) == 2)
+            # A node of the test before, which died, gives no answer.
+            objects = list_objects(nodes.dashboard, raise_on_missing_output=False)
+            found = {each.object_id: each.object_size for each in objects}
+        finally:
+            gate.touch()
+        assert run.result() == [len(content)] * 2
+    large = [size for size in found.values() if size > 1_000_000]
+    assert len(large) == 1
+    assert len(content) < large[0] < 1.01 * len(content)
 
 
 def test_a_rank_that_dies_ends_the_others_within_seconds(address: str) -> None:

@@ -194,7 +194,7 @@ def drawn_world(world_of: Callable[..., World]) -> World:
     [
         (timed(), "use_previous_model"),
         (triggered("drifting", {"kind": "cost", "every": 30, "signal": "latency", "regret_per_training_second": 1e6}), "cost"),
-        (amount(selection={"strategy": {"kind": "freshness", "unused": 0.5, "size": 20}}), "training sets before"),
+        (amount(selection={"strategy": {"kind": "freshness", "unused": 0.5, "size": 20}}), "looks into their training sets"),
         (amount(selection={"strategy": {"kind": "mir", "n": 20, "k": 10}}), "models before"),
         (triggered("b", {"kind": "budget", "policy": EVERY_30, "per": "3d", "samples": 90}), "what trainings took"),
     ],
@@ -237,7 +237,7 @@ def test_no_file_of_a_worker_is_left(world_of, workers) -> None:
     world.deliver(range(5))
     replayed(world, "tried", "workers", workers(4))
     home, run = world.platform.home, world.run_named("tried", "workers")
-    assert not (home / ahead_path(run.id, 0)).parent.exists()
+    assert [*(home / ahead_path(run.id, 0)).parent.glob("*")] == []
     assert [*(home / checkpoint_path(run.id, 0)).parent.glob("*")] == []
 
 

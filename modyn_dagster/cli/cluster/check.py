@@ -120,11 +120,12 @@ def _answers(address: str | None, folder: Path, token: str) -> Iterator[_Answer]
     if address is None:
         return
     from modyn_dagster.distributed.on_ray.cluster import connect
+    from modyn_dagster.distributed.on_ray.watch import node_title
 
     ray = connect(address)
     for index, node in enumerate(sorted((each for each in ray.nodes() if each["Alive"]), key=lambda each: each["NodeID"])):
         name = f"{token}-{index}"
-        title = f"{node['NodeManagerAddress']} {node['NodeID'][:8]}"
+        title = node_title(node["NodeManagerAddress"], node["NodeID"])
         try:
             answer, offset = _ask(ray, node["NodeID"], token, name)
         except ray.exceptions.RayError as error:

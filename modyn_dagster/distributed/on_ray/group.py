@@ -8,7 +8,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from modyn_dagster.distributed.messages import answer_call, function_of_rank, pack_call
+from modyn_dagster.distributed.codec import encode
+from modyn_dagster.distributed.messages import answer_call, pack_call
 from modyn_dagster.distributed.on_ray.cluster import ONE_CORE, bundle_of, connect, options_of, require_room, result_of
 from modyn_dagster.distributed.protocols import Rank, Resources
 from modyn_dagster.errors import NoRoom
@@ -55,9 +56,10 @@ class RayGroup:
                 raise NoRoom(work, f"{ranks} times {bundle_of(resources)}", found)
             actors = [_actor(ray, group, place, resources) for place in range(ranks)]
             address = result_of(ray, actors[0].call.remote(pack_call(meeting_point, None)), work)
-            places = [Rank(place, ranks, address) for place in range(ranks)]
-            packed = [pack_call(function_of_rank, (function, rank, argument), secrets=False) for rank in places]
-            calls = [actor.call.remote(each) for actor, each in zip(actors, packed)]
+            # One object of the cluster, which a node fetches once for all of its ranks.
+            shared = ray.put(pack_call(function, argument, secrets=False))
+            places = [encode(Rank(place, ranks, address)) for place in range(ranks)]
+            calls = [actor.call.remote(shared, place) for actor, place in zip(actors, places)]
             return _results(ray, calls, work)
         finally:
             for actor in actors:
@@ -68,9 +70,9 @@ class RayGroup:
 class _RankProcess:
     """Process of one rank, as an actor."""
 
-    def call(self, packed: bytes) -> bytes:
-        """Answer a packed call."""
-        return answer_call(packed)
+    def call(self, packed: bytes, place: bytes | None = None) -> bytes:
+        """Answer a packed call, in a place among the ranks."""
+        return answer_call(packed, place)
 
 
 def meeting_point(_: None) -> str:

@@ -21,7 +21,7 @@ from modyn_dagster.pipeline.checks import CheckResult
 from modyn_dagster.pipeline.context import TriggerContext, load_context, trained_contexts
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.preflight import require_runnable
-from modyn_dagster.pipeline.stages.evaluation.dealt import dealt_evaluations
+from modyn_dagster.pipeline.stages.evaluation.dealt import dealt_evaluations, with_equal_labels
 from modyn_dagster.pipeline.stages.evaluation.stage import Evaluated, commit_evaluation, evaluate_model
 from modyn_dagster.pipeline.stages.evaluation.stage import Progress as EvaluationProgress
 from modyn_dagster.pipeline.stages.model.model_saving import stored_exactly
@@ -174,7 +174,7 @@ def finish_evaluations(platform: Platform, run: RunRow, view: DatasetView, pool:
     """
     if platform.spec_of(run).evaluation.matrix == "lazy":
         return
-    contexts = [replace(context, pool=pool) for context in trained_contexts(platform, run, view)]
+    contexts = with_equal_labels([replace(context, pool=pool) for context in trained_contexts(platform, run, view)])
     for context, evaluated in zip(contexts, dealt_evaluations(contexts, finished=True), strict=True):
         yield evaluation_stage(context, finished=True, evaluated=evaluated)
 

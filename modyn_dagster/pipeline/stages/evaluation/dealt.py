@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.results.predictions import list_predictions
@@ -14,7 +14,7 @@ from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import with_full
 from modyn_dagster.pipeline.stages.evaluation.prediction_files import missing_batches
 from modyn_dagster.pipeline.stages.evaluation.stage import Evaluated, compute_evaluation
 from modyn_dagster.pipeline.stages.evaluation.stretch_parts import stretch_parts, usable_workers
-from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
+from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set, newest_labels
 from modyn_dagster.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ class ModelEvaluation:
         until: ordinal of the last batch of the view.
         finished: whether the run has come to its end, which closes its last intervals.
         full: evaluate on every interval, whatever the spec says.
+        newest_labels: position in the sequence of arrivals up to which labels count; None where labels arrive with their samples.
         title: name of the evaluation in errors.
     """
 
@@ -40,10 +41,22 @@ class ModelEvaluation:
     until: int
     finished: bool
     full: bool
+    newest_labels: int | None
     title: str
 
     def __str__(self) -> str:
         return self.title
+
+
+def with_equal_labels(contexts: Sequence[TriggerContext]) -> list[TriggerContext]:
+    """Return the contexts of one evaluation with labels up to the same arrival, the newest one that is complete now.
+
+    Otherwise each process would read the newest labels when it comes to a model, and labels that arrive during the evaluation
+    would count for some models alone.
+    """
+    of_runs = {context.run.id: context for context in contexts}
+    newest = {run_id: newest_labels(context) for run_id, context in of_runs.items()}
+    return [replace(context, newest_labels=newest[context.run.id]) for context in contexts]
 
 
 def dealt_evaluations(contexts: Sequence[TriggerContext], *, finished: bool) -> Iterator[Evaluated | None]:
@@ -80,7 +93,8 @@ def dealt_evaluations(contexts: Sequence[TriggerContext], *, finished: bool) -> 
 
 def compute_in_worker(item: ModelEvaluation) -> Evaluated:
     """Predict and score in a worker's process."""
-    context = context_in_worker(item.settings, item.run_id, item.trigger_id, item.until)
+    found = context_in_worker(item.settings, item.run_id, item.trigger_id, item.until)
+    context = replace(found, newest_labels=item.newest_labels)
     evaluated = Evaluated()
     compute_evaluation(with_full_matrix(context) if item.full else context, evaluated, finished=item.finished)
     return evaluated
@@ -89,7 +103,8 @@ def compute_in_worker(item: ModelEvaluation) -> Evaluated:
 def _item(context: TriggerContext, finished: bool) -> ModelEvaluation:
     title = f"the evaluation of the model of trigger {context.trigger.partition_key}"
     full, until = context.spec.evaluation.matrix == "full", context.view.last_ordinal
-    return ModelEvaluation(context.platform.settings, context.run.id, context.trigger.id, until, finished, full, title)
+    place = (context.platform.settings, context.run.id, context.trigger.id, until)
+    return ModelEvaluation(*place, finished, full, context.newest_labels, title)
 
 
 def _dealt_whole(contexts: Sequence[TriggerContext]) -> set[int]:

@@ -29,10 +29,12 @@ class EvaluationSet:
         trained_on: whether models may have been trained on them; never true where the split has an evaluation side.
         may_gain_samples: whether batches that are predicted already may gain evaluation samples.
         spans: first and last sample time of every training, where intervals between triggers follow another run.
+        newest_labels: position in the sequence of arrivals up to which labels count; None for those that are there.
     """
 
     may_gain_samples = False
     spans: Sequence[tuple[np.datetime64, np.datetime64]] | None = None
+    newest_labels: int | None = None
 
     def __init__(self, view: DatasetView, *, origin: int = ORIGIN, trained_on: bool | None = None) -> None:
         self.view = view
@@ -54,6 +56,14 @@ class EvaluationSet:
     def _begin(self) -> int:
         """Number of batches that end at or before the origin."""
         return int(np.searchsorted(self.view.columns.last_keys, self._origin, side="right"))
+
+    @property
+    def newest_label_position(self) -> int | None:
+        """Position in the sequence of arrivals that final scores are as of; None where labels arrive with their samples."""
+        position = self.view.label_position
+        if position is None or self.newest_labels is None:
+            return self.view.newest_label_position
+        return max(position, self.newest_labels)
 
     def positions(self, batch: BatchRow) -> Positions:
         """Return the positions of a batch that are predicted, including deleted ones."""
@@ -102,10 +112,10 @@ class EvaluationSet:
     def evaluated(self, predictions: Predictions) -> Predictions:
         """Filter predictions: drop deleted samples and samples that are not evaluated.
 
-        Where labels arrive later, samples get those that have arrived until now.
+        Where labels arrive later, samples get those that have arrived up to ``newest_label_position``.
         """
         kept = np.flatnonzero(self.is_evaluated(predictions.keys) & ~self.view.deleted.among(predictions.keys))
-        position = self.view.newest_label_position
+        position = self.newest_label_position
         return predictions.take(kept) if position is None else self.relabelled(predictions.take(kept), position)
 
     def relabelled(self, predictions: Predictions, position: int) -> Predictions:

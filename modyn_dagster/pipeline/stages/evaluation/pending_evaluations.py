@@ -107,7 +107,7 @@ def _is_outdated(context: TriggerContext, data: EvaluationSet, cells: Sequence[E
     scored = {(cell.interval_start, cell.interval_end, cell.metric) for cell in cells}
     if any((*span, metric) not in scored for span in spans for metric in context.spec.evaluation.metrics):
         return True
-    if any(cell.final_arrival != data.view.newest_label_position for cell in cells if cell.final_arrival is not None):
+    if any(cell.final_arrival != data.newest_label_position for cell in cells if cell.final_arrival is not None):
         # Labels have arrived since.
         return True
     codes = {metric: _code(metric) for metric in context.spec.evaluation.metrics}

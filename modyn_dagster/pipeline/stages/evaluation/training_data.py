@@ -31,6 +31,24 @@ def evaluation_set(context: TriggerContext) -> EvaluationSet:
     Raises:
         RunError: retention has removed a training set that they consist of.
     """
+    data = _samples_of(context)
+    data.newest_labels = context.newest_labels
+    return data
+
+
+def newest_labels(context: TriggerContext) -> int | None:
+    """Return the newest complete arrival of labels of the evaluation samples; None where labels arrive with their samples."""
+    match context.spec.evaluation.data:
+        case EvaluateSplit():
+            return context.view.newest_label_position
+        case OtherDataset():
+            # One whose labels arrive later is refused.
+            return None
+        case TrainingSetData(pipeline=name) | TriggerSpanData(pipeline=name):
+            return _view_of_stream(context, name).newest_label_position
+
+
+def _samples_of(context: TriggerContext) -> EvaluationSet:
     match context.spec.evaluation.data:
         case EvaluateSplit():
             return EvaluationSet(context.view, origin=context.run.origin)
@@ -41,11 +59,17 @@ def evaluation_set(context: TriggerContext) -> EvaluationSet:
             return OtherDatasetEvaluation(context.platform.view(name), context.view)
         case TrainingSetData(pipeline=name) | TriggerSpanData(pipeline=name) as data:
             run, models, sets = _training_history(context, name, with_sets=isinstance(data, TrainingSetData))
-            dataset = context.spec.dataset if name in (None, context.run.pipeline) else context.platform.pipeline(name).dataset
-            view = context.view if dataset == context.spec.dataset else context.platform.view(dataset)
+            view = _view_of_stream(context, name)
             if isinstance(data, TrainingSetData):
                 return TrainingSetEvaluation(context.platform.home, context.view, view, models, sets)
             return TriggerSpanEvaluation(context.view, view, models, ORIGIN if run is None else run.origin)
+
+
+def _view_of_stream(context: TriggerContext, pipeline: str | None) -> DatasetView:
+    """Return the dataset of another pipeline, or of the context's own."""
+    own = context.spec.dataset
+    dataset = own if pipeline in (None, context.run.pipeline) else context.platform.pipeline(pipeline).dataset
+    return context.view if dataset == own else context.platform.view(dataset)
 
 
 class TrainingStreamEvaluation(EvaluationSet):

@@ -72,14 +72,14 @@ def score_late_cells(
     intervals = closed_model_intervals(context, data, finished=finished)
     contents = stored.contents(data.view.batches_at(np.unique(ordinals_of(newest.keys)).tolist()))
     scoring = _Scoring(context, model, data, contents, _recorded_results(cells), known_results)
-    final = scoring.scores(newest, intervals, data.view.newest_label_position)
+    final = scoring.scores(newest, intervals, data.newest_label_position)
     known: dict[CellKey, _Score] = {}
     positions = known_positions(context, data, intervals)
     for position in np.unique(positions).tolist():
         chosen = [intervals[i] for i in np.flatnonzero(positions == position)]
         known |= scoring.scores(data.relabelled(_within(newest, chosen), position), chosen, position)
     recorded = {(cell.interval_start, cell.interval_end, cell.metric, cell.subset): cell for cell in cells}
-    arrival, rows = data.view.newest_label_position, []
+    arrival, rows = data.newest_label_position, []
     for key, score in final.items():
         values = _values(known[key], score, arrival)
         row = cell_row(context, model, data, scoring.intervals[key], known[key].plan, known[key].result) | values
