@@ -15,6 +15,7 @@ from modyn_dagster.pipeline.operate.sample_lineage import SampleUse
 
 #: Stages whose seconds making a model again costs.
 _STAGES: Final = ("select", "train", "save", "evaluate")
+_BEGAN: Final = "training.initial_weights holds the weights of a model that saw the samples; give it another file, and replay"
 
 
 def actions_for(
@@ -22,7 +23,8 @@ def actions_for(
 ) -> list[PipelineAction]:
     """Choose a way out for each run with a model that saw the samples, in the order of the runs.
 
-    A run whose newest model has not seen them loses the others. The run that stands for its pipeline (the open live run, else
+    A run whose newest model has not seen them loses the others, and so does one whose models began with a file of weights of such
+    a model. The run that stands for its pipeline (the open live run, else
     the newest replay, else the newest live run) is trained again; every other one is rolled back, or retired where it has no
     clean model.
 
@@ -70,13 +72,14 @@ def _action(
     triggers = {model.trigger_id for model in own if model.ordinal in saw}
     ledger = sum(seconds.get((trigger, stage), 0.0) for trigger in triggers for stage in _STAGES)
     n = len(triggers)
+    from_file = any("initial_weights" in use.sources for use in affected)
     costs = [
-        Cost(way="retrain", seconds=ledger, n_models=n),
+        Cost(way="retrain", seconds=ledger, n_models=n, refused=_BEGAN if from_file else ""),
         Cost(way="roll_back", seconds=0.0, n_models=0, refused="" if clean else "the run has no model that has not seen them"),
         Cost(way="retire", seconds=0.0, n_models=0),
     ]
     by_person = chosen.get(run.pipeline)
-    way = by_person or _cheapest(conn, run, own, saw, has_ancestor=ancestor is not None)
+    way = by_person or _cheapest(conn, run, own, saw, has_ancestor=ancestor is not None, can_retrain=not from_file)
     cost = next(cost for cost in costs if cost.way == way)
     if cost.refused:
         raise ConfigError("dataset delete", "--way", f"{run.pipeline}={way}", f"{run.title}: {cost.refused}")
@@ -93,9 +96,11 @@ def _action(
     )
 
 
-def _cheapest(conn: sa.Connection, run: RunRow, own: Sequence[ModelUse], saw: set[int], *, has_ancestor: bool) -> Way:
+def _cheapest(
+    conn: sa.Connection, run: RunRow, own: Sequence[ModelUse], saw: set[int], *, has_ancestor: bool, can_retrain: bool
+) -> Way:
     standing = choose_run(conn, run.pipeline)
     is_standing = standing is not None and standing.id == run.id
-    if is_standing and own and own[-1].ordinal in saw:
+    if can_retrain and is_standing and own and own[-1].ordinal in saw:
         return "retrain"
     return "roll_back" if has_ancestor else "retire"

@@ -74,6 +74,15 @@ def _initial_weights(context: TriggerContext, source: str) -> dict[str, Tensor] 
         raise ConfigError(source, "training.initial_weights", name, f"cannot be read: {error}") from error
 
 
+def initial_model(context: TriggerContext) -> str | None:
+    """Id that the file of initial weights has as a model, by its content; None where training began with another model's.
+
+    A file that ``model export`` wrote has the id of its model.
+    """
+    weights = None if context.previous is not None else _initial_weights(context, f"pipeline {context.run.pipeline}")
+    return None if weights is None else context.platform.models_of(context.spec).id_of(weights)
+
+
 def fit(
     context: TriggerContext,
     row: TrainingSetRow,
