@@ -160,7 +160,7 @@ def stored_bytes(context: TriggerContext, row: TrainingSetRow, trained: TrainedM
 
 def model_values(context: TriggerContext, row: TrainingSetRow, trained: TrainedModel, model_hash: str) -> dict[str, Any]:
     """Columns of a trained model's row, but for its seconds."""
-    initial = initial_model(context)
+    initial = initial_model(context, trained)
     return {
         "hash": model_hash,
         "previous_hash": None if context.previous is None else context.previous.hash,
