@@ -156,3 +156,17 @@ def test_what_an_equal_run_takes_over_while_a_request_makes_it_again_is_made_aga
     execute(world, [key])
     evaluate_model(contexts[1], finished=False, evaluated=linked[1])
     assert [key in predicted(world, context) for context in contexts] == [False, False]
+
+
+def test_predictions_that_were_made_since_the_deletion_are_not_made_again(world_of) -> None:
+    world = world_of(amount(every=EVERY, evaluation=EXACT), split=SPLIT)
+    world.deliver(range(3))
+    world.live_until_idle("by_amount")
+    run, key = world.run("by_amount", "live"), judged_key(world)
+    execute(world, [key])
+    with world.platform.transaction() as conn:
+        before = [row.id for trigger in world.triggers(run.id) for row in list_predictions(conn, trigger.id)]
+    document = execute(world, [key])
+    with world.platform.transaction() as conn:
+        assert [row.id for trigger in world.triggers(run.id) for row in list_predictions(conn, trigger.id)] == before
+    assert all(file.before == file.after for file in document.files if file.kind == "predictions")

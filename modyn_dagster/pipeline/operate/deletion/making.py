@@ -8,19 +8,19 @@ from time import perf_counter
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.datasets import DatasetRow
-from modyn_dagster.catalog.deletions import lock_deletions
+from modyn_dagster.catalog.deletions import deletion_stamp, lock_deletions
 from modyn_dagster.catalog.removal.deletion_requests import DeletionRequestRow, move_request
 from modyn_dagster.catalog.results.models import ModelRow, model_uses
-from modyn_dagster.catalog.results.predictions import predictions_holding, remove_predictions
+from modyn_dagster.catalog.results.predictions import PredictionFileRow, predictions_holding, remove_predictions
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.catalog.runs import get_run, list_runs
-from modyn_dagster.keys import KeyArray
+from modyn_dagster.keys import KeyArray, ordinal_of
 from modyn_dagster.pipeline.context import trained_contexts
 from modyn_dagster.pipeline.operate.deletion.affected import changed_files, changed_models
 from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, FileChange, PipelineAction
 from modyn_dagster.pipeline.operate.deletion.ways import actions_for, clean_before
 from modyn_dagster.pipeline.operate.sample_lineage import SampleUse, usages_of
-from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.pipeline.platform import Platform, deletions_of
 from modyn_dagster.pipeline.replay.run import run_lock
 from modyn_dagster.pipeline.stages.model.replacement import replace_model, replacement_context, withdraw_model
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
@@ -167,6 +167,12 @@ def _alone(platform: Platform, run_id: int, mode: str) -> Iterator[None]:
         yield
 
 
+def _was_made_since(conn: sa.Connection, dataset: DatasetRow, file: PredictionFileRow) -> bool:
+    """Test that a file of predictions leaves out everything that is deleted in its batches."""
+    stamp = deletion_stamp(conn, dataset.id, ordinal_of(file.first_key), ordinal_of(file.last_key))
+    return deletions_of(file.path) == stamp > 0
+
+
 def evaluate_again(request: Request) -> Request:
     """Predict and score what is missing since: for new models, and for others whose predictions hold the samples."""
     platform, document = request.platform, request.document
@@ -177,7 +183,11 @@ def evaluate_again(request: Request) -> Request:
         # Evaluations that record predictions are waited for; those that come later compare with this.
         lock_deletions(conn, request.dataset.id)
         holding = predictions_holding(conn, request.dataset.name, request.keys)
-        stale = [(trigger, file) for trigger, file in holding if file.checksum in before]
+        stale = [
+            (trigger, file)
+            for trigger, file in holding
+            if file.checksum in before and not _was_made_since(conn, request.dataset, file)
+        ]
         remove_predictions(conn, [file.id for _, file in stale])
         taken_over = [
             FileChange(kind="predictions", path=file.path, trigger=trigger, before=file.checksum)
