@@ -24,8 +24,7 @@ from modyn_dagster.pipeline.operate.deletion.document import (
     new_salt,
     samples_by_batch,
 )
-from modyn_dagster.pipeline.operate.deletion.predicting import predicting_seconds
-from modyn_dagster.pipeline.operate.deletion.ways import actions_for
+from modyn_dagster.pipeline.operate.deletion.ways import actions_for, predicting_seconds
 from modyn_dagster.pipeline.operate.sample_lineage import usages_of
 from modyn_dagster.pipeline.platform import Platform
 
