@@ -76,9 +76,15 @@ def deleted_keys(conn: sa.Connection, dataset_id: int, first: int, last: int) ->
     return np.array(conn.execute(sa.select(deletion.c.key).where(where).order_by(deletion.c.key)).scalars().all(), np.uint64)
 
 
-def deletion_stamp(conn: sa.Connection, dataset_id: int) -> int:
-    """Version of a dataset's deletions: 0 without any, grows with every further one."""
-    statement = sa.select(sa.func.coalesce(sa.func.sum(batch.c.deleted_version), 0)).where(batch.c.dataset_id == dataset_id)
+def deletion_stamp(conn: sa.Connection, dataset_id: int, first: int = 0, last: int | None = None) -> int:
+    """Version of the deletions in a dataset, or in its batches with the ordinals ``first .. last``.
+
+    It is 0 without any, and grows with every further one.
+    """
+    where = (batch.c.dataset_id == dataset_id) & (batch.c.ordinal >= first)
+    if last is not None:
+        where &= batch.c.ordinal <= last
+    statement = sa.select(sa.func.coalesce(sa.func.sum(batch.c.deleted_version), 0)).where(where)
     return int(conn.execute(statement).scalar_one())
 
 

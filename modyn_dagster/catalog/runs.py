@@ -155,6 +155,11 @@ def get_run(conn: sa.Connection, run_id: int, *, lock: bool = False) -> RunRow:
     return run
 
 
+def hold_run(conn: sa.Connection, run_id: int) -> None:
+    """Keep those who lock a run from beginning, until the transaction ends; several may hold it."""
+    conn.execute(sa.select(pipeline_run.c.id).where(pipeline_run.c.id == run_id).with_for_update(read=True, key_share=True))
+
+
 def live_run(conn: sa.Connection, pipeline_name: str) -> RunRow | None:
     """The newest live run of a pipeline, open or not; at most one is open."""
     where = (pipeline.c.name == pipeline_name) & (pipeline_run.c.mode == "live")

@@ -1,6 +1,6 @@
 """The cost ledger: seconds and bytes per stage."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -60,6 +60,23 @@ def seconds_by_trigger(conn: sa.Connection, run_id: int) -> Mapping[tuple[int | 
     columns = stage_timing.c.trigger_id, stage_timing.c.stage
     statement = sa.select(*columns, sa.func.sum(stage_timing.c.seconds)).where(stage_timing.c.run_id == run_id)
     return {(trigger_id, stage): float(s) for trigger_id, stage, s in conn.execute(statement.group_by(*columns))}
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Predictions of a trigger by the ledger: number of samples, and seconds."""
+
+    n_samples: int
+    seconds: float
+
+
+def predicted_by_trigger(conn: sa.Connection, run_ids: Collection[int]) -> Mapping[int, Predicted]:
+    """Predictions of the triggers of some runs; triggers that made none are left out."""
+    columns, n_samples = stage_timing.c, sa.func.sum(stage_timing.c.n_samples)
+    where = columns.run_id.in_(run_ids) & (columns.stage == "evaluate") & columns.trigger_id.is_not(None)
+    statement = sa.select(columns.trigger_id, n_samples, sa.func.sum(columns.seconds)).where(where)
+    rows = conn.execute(statement.group_by(columns.trigger_id).having(n_samples > 0))
+    return {int(trigger_id): Predicted(int(n), float(seconds)) for trigger_id, n, seconds in rows}
 
 
 def bytes_by_trigger(conn: sa.Connection, run_id: int) -> Mapping[tuple[int | None, str], int]:

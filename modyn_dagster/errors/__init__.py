@@ -47,7 +47,8 @@ ModynError
    ├─ BatchGap            (cursor, first)                a replay selection that skips batches
    ├─ LostClaim           (trigger, attempt)             another attempt owns the trigger
    ├─ StaleRun            (run)                          another process moved the cursor of the run
-   ├─ WithdrawnModel      (model)                        a base that a deletion request replaced during a training
+   ├─ WithdrawnModel      (model)                        a model that a deletion request replaced while it was used
+   ├─ StalePredictions    (trigger, n_files)             samples were deleted while they were predicted
    ├─ TriggerFailed       (trigger, attempt)
    ├─ ModelsMissing       (failed, total)                a replay that went on without the models of failed triggers
    ├─ StillFailing        (seconds)                      a transient error that did not pass in time
@@ -88,6 +89,7 @@ from modyn_dagster.errors.running import (
     ServiceEnded,
     ServiceError,
     ServiceFailed,
+    StalePredictions,
     StaleRun,
     StillFailing,
     TickHangs,
@@ -156,6 +158,7 @@ __all__ = [
     "ServiceEnded",
     "ServiceError",
     "ServiceFailed",
+    "StalePredictions",
     "StaleRun",
     "StillFailing",
     "StorageError",

@@ -37,11 +37,21 @@ class StaleRun(RunError):
 
 
 class WithdrawnModel(RunError):
-    """Model that a deletion request replaced or withdrew under a training with its weights, or with samples that it chose."""
+    """Model that a deletion request replaced or withdrew under a training or selection with it, or under its evaluation."""
 
     def __init__(self, model: str) -> None:
-        super().__init__(f"model {model}, that this training or its selection began with, saw deleted samples; it begins anew")
+        super().__init__(
+            f"model {model}, that a training, a selection or an evaluation began with, saw deleted samples and was withdrawn"
+        )
         self.model = model
+
+
+class StalePredictions(RunError):
+    """Predictions of samples that were deleted while an evaluation was under way."""
+
+    def __init__(self, trigger: str, n_files: int) -> None:
+        super().__init__(f"trigger {trigger}: {n_files} files hold predictions of samples deleted meanwhile; they are made again")
+        self.trigger, self.n_files = trigger, n_files
 
 
 class TriggerFailed(RunError):

@@ -224,9 +224,25 @@ def optimizers_path(run_id: int, trigger: int) -> str:
     return str(PurePosixPath("optimizers", f"{run_id:06d}", f"{trigger:06d}.safetensors"))
 
 
-def predictions_path(run_id: int, trigger: int, predictor: str, first_key: int, last_key: int, suffix: str) -> str:
-    """Relative path of what a model, and the code of its transforms, predict for the samples of ``first_key .. last_key``."""
+def predictions_path(
+    run_id: int, trigger: int, predictor: str, first_key: int, last_key: int, suffix: str, deletions: int = 0
+) -> str:
+    """Relative path of what a model, and the code of its transforms, predict for the samples of ``first_key .. last_key``.
+
+    ``deletions`` is the version of the deletions in the batches that the predictions leave out.
+    """
     model_hash, _, code = predictor.partition("-")
     code = f"-{code[:16]}" if code else ""
-    name = f"{first_key:019d}-{last_key:019d}-{model_hash[:16]}{code}{suffix}"
+    version = f".{deletions}" if deletions else ""
+    name = f"{first_key:019d}-{last_key:019d}-{model_hash[:16]}{code}{version}{suffix}"
     return str(PurePosixPath("predictions", f"{run_id:06d}", f"{trigger:06d}", name))
+
+
+def deletions_of(path: str) -> int:
+    """Version of the deletions in the path of a prediction file.
+
+    >>> deletions_of(predictions_path(3, 12, "4f3a", 0, 9, ".arrow", deletions=2))
+    2
+    """
+    _, *versions, _ = PurePosixPath(path).name.split(".")
+    return int(versions[0]) if versions else 0

@@ -12,8 +12,9 @@ from modyn_dagster.catalog.removal.deletion_requests import list_requests
 from modyn_dagster.catalog.results.models import ModelUse, list_models, model_uses
 from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.catalog.results.training_sets import find_training_set
+from modyn_dagster.catalog.timings import seconds_by_stage
 from modyn_dagster.errors import ConfigError, RunError, TrackingError, UnknownKey
-from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, key_digest
+from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument
 from modyn_dagster.pipeline.operate.deletion.execute import begin_request, choose_ways, execute_request
 from modyn_dagster.pipeline.operate.deletion.ways import clean_before
 from modyn_dagster.pipeline.operate.sample_lineage import usages_of
@@ -106,7 +107,7 @@ def test_only_the_model_that_saw_the_samples_is_made_again_where_none_descends_f
         ["training_set"],
     )
     assert change.live[0].until is None
-    assert list(document.keys) == [key_digest(document.salt, DATASET, int(key))]
+    assert [(batch.ordinal, batch.n_samples) for batch in document.batches] == [(int(key) >> 32, 1)]
     assert document.notes == ["shown"]
     assert document.finished_at is not None
 
@@ -216,6 +217,11 @@ def test_predictions_of_deleted_samples_by_other_models_are_made_again_without_t
             return sum(file.n_samples for trigger in world.triggers(run.id) for file in list_predictions(conn, trigger.id))
 
     before, models = predicted(), hashes(world, run)
+    with world.platform.transaction() as conn:
+        spent = seconds_by_stage(conn, run.id)["evaluate"]
+    planned = plan(world, [judged])
+    assert (planned.actions, planned.seconds) == ([], planned.predicting)
+    assert planned.predicting == pytest.approx(spent)
     document = execute(world, [judged])
     assert hashes(world, run) == models
     assert document.models == []
@@ -257,6 +263,30 @@ def test_samples_deleted_before_are_a_request_too_and_the_second_request_finds_n
     again = execute(world, [key])
     assert (again.models, again.actions, hashes(world, run)) == ([], [], models)
     assert usages_of(world.platform, run.dataset_id, np.array([key], np.uint64)) == []
+
+
+def test_a_way_that_a_run_of_after_the_plan_does_not_have_becomes_retire(world_of) -> None:
+    world = world_of(chained(), split=SPLIT)
+    world.deliver(range(4))
+    world.live_until_idle("by_amount")
+    run = world.run("by_amount", "live")
+    before = hashes(world, run)
+    key = int(keys_of(world, world.triggers(run.id)[2])[0])
+    dataset = world.platform.view(DATASET).row
+    planned = plan(world, [key], ways={"by_amount": "roll_back"})
+    request = begin_request(world.platform, dataset, np.array([key], np.uint64), planned)
+    # All models of this replay have seen the sample.
+    world.replay("by_amount", world.keys()[key >> 32 :], name="since then")
+    replay = world.run_named("by_amount", "since then")
+    assert key in keys_of(world, world.triggers(replay.id)[0])
+    document = DeletionDocument.model_validate(execute_request(world.platform, request.id, shown).document)
+    assert [(action.run_id, action.way, action.by) for action in document.actions] == [
+        (run.id, "retire", "person"),
+        (replay.id, "retire", "person"),
+    ]
+    assert any(note.endswith("the run has no model that has not seen them: retired instead") for note in document.notes)
+    assert (hashes(world, run), hashes(world, replay)) == (before[:2], [])
+    assert world.reread(run.id).state == "stopped"
 
 
 def test_what_cannot_be_done_is_refused_by_name_before_anything_changes(world_of) -> None:

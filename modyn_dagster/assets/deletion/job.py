@@ -94,8 +94,9 @@ def plan_metadata(document: "DeletionDocument") -> dict[str, Any]:
         records.append(dg.TableRecord(dict(zip(names, (*cells, action.way, action.state, model.replaced_by or ""), strict=True))))
     return {
         "request": document.request,
-        "samples": sum(batch.n_samples for batch in document.batches),
-        "seconds_by_the_ledger": round(sum(action.seconds for action in document.actions), 3),
+        "samples": document.n_samples,
+        "seconds_by_the_ledger": round(document.seconds, 3),
+        "seconds_of_predictions": round(document.predicting, 3),
         "files": len(document.files),
         "models": dg.MetadataValue.table(records, dg.TableSchema([dg.TableColumn(name) for name in names])),
         "document": dg.MetadataValue.json(document.shown()),

@@ -1,6 +1,6 @@
 """Deletion requests: one row each, with the document of its plan and execution. A step is taken by compare-and-set."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
@@ -8,7 +8,9 @@ from typing import Annotated, Any, Final, Literal
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.database.mapping import Created, Default, Id, References, find_row, list_rows, table
+from modyn_dagster.catalog.removal.packed_keys import pack_keys
 from modyn_dagster.errors import StaleRun, UnknownName
+from modyn_dagster.keys import KeyArray
 
 #: States in the order of execution.
 RequestState = Literal["deleting", "making", "showing", "finished"]
@@ -21,7 +23,7 @@ class DeletionRequestRow:
     Attributes:
         state: ``deleting`` samples, ``making`` training sets and models, ``showing`` it in MLflow, ``finished``.
         epoch: grows with every step; compare-and-set compares it.
-        keys: JSON, ascending keys of the samples.
+        keys: of the samples, as ``pack_keys`` packs them: no limit of JSON in Postgres applies to their number.
         document: JSON of the document.
     """
 
@@ -29,7 +31,7 @@ class DeletionRequestRow:
     dataset_id: Annotated[int, References("dataset.id")]
     state: Annotated[RequestState, sa.Text(), Default("deleting")]
     epoch: Annotated[int, Default("0")]
-    keys: Sequence[int]
+    keys: Annotated[bytes, sa.LargeBinary()]
     document: Mapping[str, Any]
     created_at: Created
     finished_at: datetime | None
@@ -43,9 +45,9 @@ deletion_request: Final = table(
 )
 
 
-def insert_request(conn: sa.Connection, dataset_id: int, keys: Sequence[int], document: Mapping[str, Any]) -> DeletionRequestRow:
-    """Store a request in its first state."""
-    values = {"dataset_id": dataset_id, "keys": list(keys), "document": dict(document)}
+def insert_request(conn: sa.Connection, dataset_id: int, keys: KeyArray, document: Mapping[str, Any]) -> DeletionRequestRow:
+    """Store a request for ascending keys (``uint64[n]``) in its first state."""
+    values = {"dataset_id": dataset_id, "keys": pack_keys(keys), "document": dict(document)}
     statement = sa.insert(deletion_request).values(values).returning(deletion_request.c.id)
     return get_request(conn, int(conn.execute(statement).scalar_one()))
 

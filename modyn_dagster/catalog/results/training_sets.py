@@ -114,6 +114,7 @@ class TrainingSetUse:
         path: file, relative to the home folder.
         model_hash: None where the trigger is not trained.
         previous_hash: model that training started from.
+        initial_hash: model, by its content, of the file of initial weights that training started from instead.
     """
 
     dataset_id: int
@@ -129,6 +130,7 @@ class TrainingSetUse:
     checksum: str
     model_hash: str | None
     previous_hash: str | None
+    initial_hash: str | None
 
     @property
     def partition_key(self) -> str:
@@ -147,6 +149,7 @@ _USE: Final = (
         trigger.c.state,
         model.c.hash.label("model_hash"),
         model.c.previous_hash,
+        model.c.training["initial_model"].astext.label("initial_hash"),
     )
     .join(trigger, training_set.c.trigger_id == trigger.c.id)
     .join(pipeline_run, trigger.c.run_id == pipeline_run.c.id)
@@ -157,8 +160,13 @@ _USE: Final = (
 
 
 def training_sets_of(conn: sa.Connection, dataset_id: int) -> list[TrainingSetUse]:
-    """Training sets that were selected from a dataset, in the order of their triggers."""
-    return list_rows(conn, TrainingSetUse, _USE.where(pipeline.c.dataset_id == dataset_id))
+    """Training sets that were selected from a dataset, in the order of their triggers.
+
+    Those of runs on other datasets are among them where a training began with a file of initial weights.
+    """
+    began = sa.select(trigger.c.run_id).join(model, model.c.trigger_id == trigger.c.id)
+    began = began.where(model.c.training.has_key("initial_model"))
+    return list_rows(conn, TrainingSetUse, _USE.where((pipeline.c.dataset_id == dataset_id) | trigger.c.run_id.in_(began)))
 
 
 def training_sets_of_models(conn: sa.Connection, hashes: Sequence[str]) -> list[TrainingSetUse]:

@@ -95,9 +95,9 @@ def plan_table(document: "DeletionDocument") -> "Table":
         place = f"{model.pipeline} ({action.mode}) {model.trigger}"
         rows.append((place, model.model[:12], live, saw, action.way.replace("_", " "), f"{seconds:.1f}"))
     header = ("pipeline, trigger", "model", "live", "samples seen", "action", "seconds")
-    n_samples, total = sum(batch.n_samples for batch in document.batches), sum(action.seconds for action in document.actions)
     caption = (
-        f"{n_samples} samples in {len(document.batches)} batches, {len(document.files)} files; {total:.1f} s by the ledger; "
+        f"{document.n_samples} samples in {len(document.batches)} batches, {len(document.files)} files; "
+        f"{document.seconds:.1f} s by the ledger, {document.predicting:.1f} s of them for predictions of models that stay; "
     )
     caption += f"{document.decisions_depend} decisions were taken after the first of the samples arrived, and stay"
     return Table(header, tuple(rows), caption, title=f"{document.dataset}: deletion", texts=True)

@@ -51,7 +51,8 @@ def _as_numbers(values: pa.Array | npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     texts = values.dictionary_encode()
     content = texts.dictionary.cast(pa.binary()).to_pylist()
     hashes: npt.NDArray[np.uint64] = np.fromiter(map(xxhash.xxh3_64_intdigest, content), np.uint64, len(content))
-    return np.take(hashes, texts.indices.to_numpy())
+    chosen: npt.NDArray[np.uint64] = hashes[texts.indices.to_numpy()]
+    return chosen
 
 
 def class_indices(names: pa.Array, class_names: Sequence[str]) -> Int64Array:

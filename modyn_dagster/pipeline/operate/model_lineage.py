@@ -52,7 +52,7 @@ def trained_on(platform: Platform, model_hash: str) -> list[TrainedOn]:
             raise UnknownName("model of a trigger", model_hash)
         met.update(waiting)
         sets += [_read(platform, row) for row in rows]
-        waiting = sorted({row.previous_hash for row in rows if row.previous_hash is not None} - met)
+        waiting = sorted({base for row in rows for base in (row.previous_hash, row.initial_hash) if base is not None} - met)
     return sets
 
 

@@ -1,8 +1,8 @@
 """Lineage of samples: the training sets that hold them, and the models derived from those.
 
 A model has seen a sample that is in its training set, or that its early stopping watched; one that began with the weights of
-such a model has, too, and so has one whose replay memory was chosen by such a model. Holdout models of downsampling are trained
-on a part of the training set, and need no row of their own.
+such a model, or with a file of them, has, too, and so has one whose replay memory was chosen by such a model. Holdout models of
+downsampling are trained on a part of the training set, and need no row of their own.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,7 +27,7 @@ from modyn_dagster.selection.membership import held_by
 from modyn_dagster.spec.online import CHOSEN_BY_MODELS
 from modyn_dagster.spec.pipeline import PipelineSpec
 
-Source = Literal["training_set", "calibration", "previous_model", "memory"]
+Source = Literal["training_set", "calibration", "previous_model", "initial_weights", "memory"]
 
 _NO_RUNS: Final[Mapping[int, int]] = MappingProxyType({})
 
@@ -51,7 +51,7 @@ class SampleUse:
     @property
     def inherited(self) -> bool:
         """True for a model that has seen the keys through another model."""
-        return "previous_model" in self.sources or "memory" in self.sources
+        return not {"previous_model", "initial_weights", "memory"}.isdisjoint(self.sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def usages_of(
     uses, seen, touched = [], set(models), dict(runs)
     for row in rows:
         spec = specs[row.run_id]
-        inside = _inside(row, keys)
+        inside = _inside(row, keys) if row.dataset_id == dataset_id else keys[:0]
         n_keys, why_unknown = _count(platform, row, inside)
         if n_keys is None and row.model_hash is None and row.state == "skipped":
             # Nothing was trained on it, or its model was withdrawn, and the file is gone.
@@ -109,6 +109,8 @@ def usages_of(
             sources.append("calibration")
         if row.previous_hash in seen:
             sources.append("previous_model")
+        if row.initial_hash in seen:
+            sources.append("initial_weights")
         is_later = touched.get(row.run_id, row.ordinal) < row.ordinal
         if is_later and isinstance(strategy_at(spec.selection, row.ordinal), CHOSEN_BY_MODELS):
             sources.append("memory")

@@ -22,7 +22,7 @@ from modyn_dagster.pipeline.context import TriggerContext, load_context, trained
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.preflight import require_runnable
 from modyn_dagster.pipeline.stages.evaluation.dealt import dealt_evaluations, with_equal_labels
-from modyn_dagster.pipeline.stages.evaluation.stage import Evaluated, commit_evaluation, evaluate_model
+from modyn_dagster.pipeline.stages.evaluation.stage import Evaluated, evaluate_model
 from modyn_dagster.pipeline.stages.evaluation.stage import Progress as EvaluationProgress
 from modyn_dagster.pipeline.stages.model.model_saving import stored_exactly
 from modyn_dagster.pipeline.stages.model.stage import Ahead, train_model
@@ -111,10 +111,7 @@ def evaluation_stage(
     context: TriggerContext, *, finished: bool, progress: EvaluationProgress | None = None, evaluated: Evaluated | None = None
 ) -> StageResult:
     """Evaluate the model of a trained trigger on the context's view, or commit what a worker has ``evaluated``."""
-    if evaluated is None:
-        run_cells, changed = evaluate_model(context, finished=finished, progress=progress)
-    else:
-        run_cells, changed = commit_evaluation(context, evaluated)
+    run_cells, changed = evaluate_model(context, finished=finished, progress=progress, evaluated=evaluated)
     return replace(_evaluation(context, run_cells), fresh=changed)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from modyn_dagster.catalog.removal.deletion_requests import DeletionRequestRow, insert_request, move_request
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, Selection, digests_of, new_salt, positions_by_batch
+from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, Selection, new_salt, samples_by_batch
 from modyn_dagster.pipeline.operate.deletion.report.taking import take_fingerprints
 from tests.pipeline.deleting import delete, purge
 from tests.pipeline.world import World
@@ -36,11 +36,10 @@ def finish_deletion(world: World, keys: KeyArray = GONE, *, purging: bool = True
         selection=Selection(by="where", text="attributes.user = 4711"),
         purge=purging,
         salt=salt,
-        keys=digests_of(salt, DATASET, keys.tolist()),
-        batches=positions_by_batch(keys, names),
+        batches=samples_by_batch(keys, names),
     )
     with platform.transaction() as conn:
-        row = insert_request(conn, view.row.id, [int(key) for key in keys], document.model_dump(mode="json"))
+        row = insert_request(conn, view.row.id, keys, document.model_dump(mode="json"))
     take_fingerprints(platform, view.row, keys, row.id, salt)
     (purge if purging else delete)(world, keys)
     with platform.transaction() as conn:

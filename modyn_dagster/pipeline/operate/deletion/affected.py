@@ -5,7 +5,6 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import list_batches
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.results.models import ModelUse
 from modyn_dagster.catalog.results.predictions import list_predictions, predictions_holding
@@ -13,7 +12,7 @@ from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.catalog.runs import get_run
 from modyn_dagster.catalog.triggers import find_trigger
 from modyn_dagster.files.mounting import files_at
-from modyn_dagster.keys import KeyArray, ordinals_of
+from modyn_dagster.keys import KeyArray
 from modyn_dagster.pipeline.operate.deletion.document import FileChange, FileKind, LiveInterval, ModelChange
 from modyn_dagster.pipeline.operate.live_intervals import live_times
 from modyn_dagster.pipeline.operate.sample_lineage import SampleUse
@@ -43,16 +42,6 @@ def changed_models(
             )
         )
     return changes
-
-
-def batch_files(conn: sa.Connection, dataset: DatasetRow, keys: KeyArray) -> list[FileChange]:
-    """Indexes of the batches with the samples."""
-    ordinals = set(ordinals_of(keys).tolist())
-    return [
-        FileChange(kind="index", path=str(batch.index_path), before=batch.index_checksum, after=batch.index_checksum)
-        for batch in list_batches(conn, dataset.id, "ingested")
-        if batch.ordinal in ordinals
-    ]
 
 
 def changed_files(

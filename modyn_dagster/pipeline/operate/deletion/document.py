@@ -15,14 +15,25 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.keys import KeyArray, ordinals_of, positions_of
+from modyn_dagster.keys import KeyArray, ordinals_of
 
 Mode = Literal["kept", "as_if_deleted"]
 Way = Literal["retrain", "roll_back", "retire"]
 ActionState = Literal["planned", "under_way", "done"]
 FileKind = Literal[
-    "index", "shard", "training_set", "selector_state", "model", "predictions", "report", "optimizers", "checkpoint"
+    "index",
+    "shard",
+    "labels",
+    "training_set",
+    "selector_state",
+    "model",
+    "predictions",
+    "report",
+    "optimizers",
+    "checkpoint",
 ]
+#: Files of batches, which stay where they are, and which a purge writes again.
+OF_BATCHES: Final = ("index", "shard", "labels")
 _SALT_BYTES: Final = 16
 _HIDDEN: Final = "hmac-sha-256:"
 
@@ -73,19 +84,17 @@ class FileChange(Part):
     after: str | None = None
 
 
-class BatchPositions(Part):
-    """Positions of the samples in a batch.
+class BatchSamples(Part):
+    """Number of the samples in a batch.
 
     Attributes:
-        ordinal: of the batch; with a position it makes a key.
+        ordinal: of the batch.
         batch: its partition key.
-        ranges: first and last position of every run of neighbours, ascending.
-        n_samples: number of positions.
+        n_samples: number of them.
     """
 
     ordinal: int
     batch: str
-    ranges: Sequence[tuple[int, int]]
     n_samples: int
 
 
@@ -102,7 +111,8 @@ class ModelChange(Part):
     Attributes:
         trigger: partition key of its trigger.
         n_samples: number of the samples in its training set; None where it cannot be told.
-        because: sources of the samples: ``training_set``, ``calibration``, ``previous_model``, ``memory``.
+        because: sources of the samples: ``training_set``, ``calibration``, ``previous_model``, ``initial_weights``,
+            ``memory``.
         live: times in which it was the live model.
         replaced_by: model that the trigger has now; None where it has none.
     """
@@ -165,11 +175,11 @@ class DeletionDocument(Part):
         request: its id in the catalog; 0 before it is stored.
         requested_at, finished_at: times; None while it is not finished.
         actor: the person who asked for it.
-        salt: hexadecimal; key of the digests.
-        keys: ``key_digest`` of every sample, in the order of the keys.
+        salt: hexadecimal; key of the digests. The keys stand beside the document, in the row of the request.
         purge: whether bytes, labels and attributes are overwritten too.
         files: files that held the samples, or were made from them.
         decisions_depend: triggers that stay although they were decided after the first of the samples had arrived.
+        predicting: seconds by the ledger of predictions that models which stay make again, without the samples.
         notes: facts for a reader, such as displays that did not answer.
     """
 
@@ -184,21 +194,31 @@ class DeletionDocument(Part):
     mode: Mode = "kept"
     purge: bool = False
     salt: str
-    keys: Sequence[str]
-    batches: Sequence[BatchPositions]
+    batches: Sequence[BatchSamples]
     actions: Sequence[PipelineAction] = ()
     models: Sequence[ModelChange] = ()
     files: Sequence[FileChange] = ()
     decisions_depend: int = 0
+    predicting: float = 0.0
     notes: Sequence[str] = ()
+
+    @property
+    def n_samples(self) -> int:
+        """Number of the samples."""
+        return sum(batch.n_samples for batch in self.batches)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the execution by the ledger."""
+        return sum(action.seconds for action in self.actions) + self.predicting
 
     def shown(self) -> dict[str, Any]:
         """Fields for displays, which keep them longer than the catalog: without what tells the samples.
 
-        Left out are the salt, with which digests could be guessed, the digests of keys, and positions.
+        Left out is the salt, with which digests could be guessed.
         """
         hidden = self.model_copy(update={"selection": self.selection.hidden(self.salt)})
-        return hidden.model_dump(mode="json", exclude={"salt": True, "keys": True, "batches": {"__all__": {"ranges"}}})
+        return hidden.model_dump(mode="json", exclude={"salt"})
 
 
 def new_salt() -> str:
@@ -220,13 +240,7 @@ def digests_of(salt: str, dataset: str, keys: Iterable[int]) -> list[str]:
     return [key_digest(salt, dataset, int(key)) for key in keys]
 
 
-def positions_by_batch(keys: KeyArray, names: dict[int, str]) -> list[BatchPositions]:
-    """Positions of ascending keys (``uint64[n]``) by batch; ``names`` are partition keys by ordinal."""
-    parts = []
-    ordinals, positions = ordinals_of(keys), positions_of(keys).astype(np.int64)
-    for ordinal in np.unique(ordinals).tolist():
-        inside = positions[ordinals == ordinal]
-        cuts = np.flatnonzero(np.diff(inside) != 1) + 1
-        ranges = [(int(run[0]), int(run[-1])) for run in np.split(inside, cuts)]
-        parts.append(BatchPositions(ordinal=ordinal, batch=names[ordinal], ranges=ranges, n_samples=len(inside)))
-    return parts
+def samples_by_batch(keys: KeyArray, names: dict[int, str]) -> list[BatchSamples]:
+    """Numbers of ascending keys (``uint64[n]``) by batch; ``names`` are partition keys by ordinal."""
+    counted = zip(*np.unique(ordinals_of(keys), return_counts=True), strict=True)
+    return [BatchSamples(ordinal=int(ordinal), batch=names[int(ordinal)], n_samples=int(n)) for ordinal, n in counted]

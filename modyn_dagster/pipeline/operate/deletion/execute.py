@@ -28,6 +28,7 @@ from modyn_dagster.catalog.removal.deletion_requests import (
     list_requests,
     move_request,
 )
+from modyn_dagster.catalog.removal.packed_keys import unpack_keys
 from modyn_dagster.catalog.results.models import model_uses
 from modyn_dagster.catalog.runs import get_run, move_run
 from modyn_dagster.catalog.triggers import unfinished_trigger
@@ -37,7 +38,7 @@ from modyn_dagster.ingestion.deletion.delete import delete_samples, replaced_fil
 from modyn_dagster.ingestion.deletion.purge import PurgedBatch, purge_samples
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.pipeline.operate.deletion.affected import changed_files, changed_models
-from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, Way
+from modyn_dagster.pipeline.operate.deletion.document import OF_BATCHES, DeletionDocument, Way
 from modyn_dagster.pipeline.operate.deletion.making import Request, evaluate_again, make_models
 from modyn_dagster.pipeline.operate.deletion.report.taking import take_fingerprints
 from modyn_dagster.pipeline.operate.deletion.sweeping import sweep
@@ -64,7 +65,7 @@ def begin_request(platform: Platform, dataset: DatasetRow, keys: KeyArray, plann
         if open_ones := [row.id for row in list_requests(conn, dataset.id) if row.state != "finished"]:
             remedy = f"`modyn-dagster dataset delete {dataset.name} --request {open_ones[0]} --execute` completes it"
             raise RunError(f"deletion request {open_ones[0]} of dataset {dataset.name} is not finished; {remedy}")
-        row = insert_request(conn, dataset.id, np.unique(keys).tolist(), planned.model_dump(mode="json"))
+        row = insert_request(conn, dataset.id, np.unique(keys), planned.model_dump(mode="json"))
         return move_request(conn, row, "deleting", planned.model_copy(update={"request": row.id}).model_dump(mode="json"))
 
 
@@ -104,7 +105,7 @@ def execute_request(platform: Platform, request_id: int, show: Show) -> Deletion
             dataset = get_dataset(conn, DeletionDocument.model_validate(row.document).dataset)
         if row.state == "finished":
             return row
-        steps[row.state](_Step(platform, dataset, np.array(row.keys, np.uint64), show), row)
+        steps[row.state](_Step(platform, dataset, unpack_keys(row.keys), show), row)
 
 
 def _delete(step: _Step, row: DeletionRequestRow) -> None:
@@ -114,23 +115,26 @@ def _delete(step: _Step, row: DeletionRequestRow) -> None:
     delete_samples(platform.engine, platform.home, step.dataset, step.keys, document.reason)
     uses = usages_of(platform, step.dataset.id, step.keys)
     used = {use.used_by.pipeline for use in uses if use.used_by.model_hash is not None}
-    chosen = {action.pipeline: action.way for action in document.actions if action.by == "person" and action.pipeline in used}
+    chosen: dict[str, Way] = {
+        action.pipeline: action.way for action in document.actions if action.by == "person" and action.pipeline in used
+    }
     notes = list(document.notes)
     with platform.transaction() as conn:
         models = model_uses(conn)
-        try:
-            actions = actions_for(conn, uses, models, chosen)
-        except ConfigError as error:
-            # Another run of the pipeline came since the plan, and has nothing to roll back to. The samples are deleted by now.
-            notes.append(f"{error.rule}: retired instead")
-            chosen = {name: "retire" if way == "roll_back" else way for name, way in chosen.items()}
-            actions = actions_for(conn, uses, models, chosen)
+        while True:
+            try:
+                actions = actions_for(conn, uses, models, chosen)
+                break
+            except ConfigError as error:
+                # Another run of the pipeline came since the plan, and does not have the way. The samples are deleted by now.
+                notes.append(f"{error.rule}: retired instead")
+                chosen[str(error.value).partition("=")[0]] = "retire"
         changes = {
             "actions": actions,
             "notes": notes,
             "models": changed_models(uses, models),
             "files": [
-                *(file for file in document.files if file.kind == "index"),
+                *(file for file in document.files if file.kind in OF_BATCHES),
                 *changed_files(conn, platform, step.dataset, step.keys, uses),
             ],
         }
@@ -146,17 +150,27 @@ def _delete(step: _Step, row: DeletionRequestRow) -> None:
 
 def _make(step: _Step, row: DeletionRequestRow) -> None:
     request = make_models(Request(step.platform, step.dataset, step.keys, row))
-    evaluate_again(request)
+    request = evaluate_again(request)
     document = request.document
     _stop_retired(step.platform, document)
+    document = document.model_copy(update={"notes": sorted({*document.notes, *_left_in_files(document)})})
     if document.purge:
         spec = step.platform.project.datasets[step.dataset.name]
         purged = purge_samples(step.platform.engine, step.platform.home, spec, step.dataset, step.keys)
         document = document.model_copy(update={"notes": sorted({*document.notes, *_left_by_purge(purged)})})
-    swept = sweep(step.platform, step.dataset, document)
+    swept = sweep(step.platform, step.dataset, step.keys, document)
     actions = [action.model_copy(update={"state": "done"}) for action in swept.actions]
     with step.platform.transaction() as conn:
         move_request(conn, request.row, "showing", swept.model_copy(update={"actions": actions}).model_dump(mode="json"))
+
+
+def _left_in_files(document: DeletionDocument) -> Iterator[str]:
+    """Files of initial weights: they belong to the project, and no deletion changes them."""
+    for pipeline in _from_files(document):
+        yield (
+            f"pipeline {pipeline}: training.initial_weights holds the weights of a model that saw the samples; its live run is "
+            f"stopped. Replace the file, then `modyn-dagster pipeline resume {pipeline}`"
+        )
 
 
 def _left_by_purge(purged: Sequence[PurgedBatch]) -> Iterator[str]:
@@ -179,10 +193,19 @@ def _left_by_trainings(step: _Step, document: DeletionDocument) -> Iterator[str]
         yield f"{path.relative_to(home)}: a training may still read this replaced file, which holds purged samples; {remedy}"
 
 
+def _from_files(document: DeletionDocument) -> set[str]:
+    """Pipelines whose file of initial weights holds those of a model that goes."""
+    return {model.pipeline for model in document.models if "initial_weights" in model.because}
+
+
 def _stop_retired(platform: Platform, document: DeletionDocument) -> None:
-    """Stop the live runs that a person retired, until they are resumed; an unfinished trigger is finished first."""
+    """Stop the live runs that a person retired, until they are resumed; an unfinished trigger is finished first.
+
+    Live runs that would begin the next training with weights that go stop, too.
+    """
     for action in document.actions:
-        if action.way != "retire" or action.by != "person" or action.mode != "live":
+        is_retired = action.way == "retire" and action.by == "person"
+        if action.mode != "live" or not (is_retired or action.pipeline in _from_files(document)):
             continue
         with platform.transaction() as conn:
             run = get_run(conn, action.run_id, lock=True)

@@ -8,18 +8,19 @@ from time import perf_counter
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.deletions import deletion_stamp, lock_deletions
 from modyn_dagster.catalog.removal.deletion_requests import DeletionRequestRow, move_request
 from modyn_dagster.catalog.results.models import ModelRow, model_uses
-from modyn_dagster.catalog.results.predictions import predictions_holding, remove_predictions
+from modyn_dagster.catalog.results.predictions import PredictionFileRow, predictions_holding, remove_predictions
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.catalog.runs import get_run, list_runs
-from modyn_dagster.keys import KeyArray
+from modyn_dagster.keys import KeyArray, ordinal_of
 from modyn_dagster.pipeline.context import trained_contexts
 from modyn_dagster.pipeline.operate.deletion.affected import changed_files, changed_models
 from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, FileChange, PipelineAction
 from modyn_dagster.pipeline.operate.deletion.ways import actions_for, clean_before
 from modyn_dagster.pipeline.operate.sample_lineage import SampleUse, usages_of
-from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.pipeline.platform import Platform, deletions_of
 from modyn_dagster.pipeline.replay.run import run_lock
 from modyn_dagster.pipeline.stages.model.replacement import replace_model, replacement_context, withdraw_model
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
@@ -63,7 +64,12 @@ def _remaining(request: Request, document: DeletionDocument) -> list[SampleUse]:
     seen = {model.model for model in document.models if model.replaced_by != model.model}
     runs = {action.run_id: min(map(_ordinal_of, action.triggers)) for action in document.actions}
     uses = usages_of(request.platform, request.dataset.id, request.keys, seen, runs)
-    return [use for use in uses if use.used_by.model_hash is not None and _key(use) not in done]
+    return [use for use in uses if use.used_by.model_hash is not None and (_key(use) not in done or _is_from_file(use))]
+
+
+def _is_from_file(use: SampleUse) -> bool:
+    """Test that training began with a file of weights that go: made again, the model would begin with it once more."""
+    return "initial_weights" in use.sources
 
 
 def _key(use: SampleUse) -> tuple[str, str | None]:
@@ -109,7 +115,7 @@ def _make_one(request: Request, document: DeletionDocument, use: SampleUse) -> R
     replaced = {each.model: each.replaced_by or clean_before(models, saw, each.trigger) for each in document.models}
     with _alone(request.platform, used.run_id, used.mode):
         context = replacement_context(request.platform, used.pipeline, used.partition_key, replaced)
-        if action.way == "retrain":
+        if action.way == "retrain" and not _is_from_file(use):
             replace_model(context, note, document.request, record)
         else:
             withdraw_model(context, f"deletion request {document.request}", record)
@@ -161,14 +167,36 @@ def _alone(platform: Platform, run_id: int, mode: str) -> Iterator[None]:
         yield
 
 
-def evaluate_again(request: Request) -> None:
+def _was_made_since(conn: sa.Connection, dataset: DatasetRow, file: PredictionFileRow) -> bool:
+    """Test that a file of predictions leaves out everything that is deleted in its batches."""
+    stamp = deletion_stamp(conn, dataset.id, ordinal_of(file.first_key), ordinal_of(file.last_key))
+    return deletions_of(file.path) == stamp > 0
+
+
+def evaluate_again(request: Request) -> Request:
     """Predict and score what is missing since: for new models, and for others whose predictions hold the samples."""
     platform, document = request.platform, request.document
-    before = {(file.path, file.before) for file in document.files if file.kind == "predictions"}
+    paths = {file.path for file in document.files}
+    # Not by their paths: an evaluation under way may have taken over the content of a file under another name.
+    before = {file.before for file in document.files if file.kind == "predictions"}
     with platform.transaction() as conn:
+        # Evaluations that record predictions are waited for; those that come later compare with this.
+        lock_deletions(conn, request.dataset.id)
         holding = predictions_holding(conn, request.dataset.name, request.keys)
-        stale = [(trigger, file) for trigger, file in holding if (file.path, file.checksum) in before]
+        stale = [
+            (trigger, file)
+            for trigger, file in holding
+            if file.checksum in before and not _was_made_since(conn, request.dataset, file)
+        ]
         remove_predictions(conn, [file.id for _, file in stale])
+        taken_over = [
+            FileChange(kind="predictions", path=file.path, trigger=trigger, before=file.checksum)
+            for trigger, file in stale
+            if file.path not in paths
+        ]
+        if taken_over:
+            document = document.model_copy(update={"files": [*document.files, *taken_over]})
+            request = request.moved(conn, document)
         touched = {_run_of(trigger) for trigger, _ in stale} | {action.run_id for action in document.actions}
         runs = [run for run in list_runs(conn) if run.id in touched]
     for run in runs:
@@ -178,3 +206,4 @@ def evaluate_again(request: Request) -> None:
         view = platform.view(spec.dataset, until=run.last_ordinal if run.mode == "replay" else None)
         for context in trained_contexts(platform, run, view):
             evaluation_stage(context, finished=run.state == "finished")
+    return request

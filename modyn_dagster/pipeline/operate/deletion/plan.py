@@ -14,17 +14,17 @@ from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.errors import RunError
 from modyn_dagster.ingestion.deletion.delete import plan_deletion
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.pipeline.operate.deletion.affected import batch_files, changed_files, changed_models
+from modyn_dagster.pipeline.operate.deletion.affected import changed_files, changed_models
+from modyn_dagster.pipeline.operate.deletion.batch_files import batch_files
 from modyn_dagster.pipeline.operate.deletion.document import (
     DeletionDocument,
     Mode,
     Selection,
     Way,
-    digests_of,
     new_salt,
-    positions_by_batch,
+    samples_by_batch,
 )
-from modyn_dagster.pipeline.operate.deletion.ways import actions_for
+from modyn_dagster.pipeline.operate.deletion.ways import actions_for, predicting_seconds
 from modyn_dagster.pipeline.operate.sample_lineage import usages_of
 from modyn_dagster.pipeline.platform import Platform
 
@@ -71,6 +71,8 @@ def plan_request(platform: Platform, dataset: DatasetRow, keys: KeyArray, wish: 
     salt = new_salt()
     with platform.transaction() as conn:
         models, runs = model_uses(conn), [run for run in list_runs(conn) if run.dataset_id == dataset.id]
+        changed = changed_models(uses, models)
+        going = {model.trigger for model in changed}
         return DeletionDocument(
             dataset=dataset.name,
             requested_at=datetime.now(UTC),
@@ -80,10 +82,10 @@ def plan_request(platform: Platform, dataset: DatasetRow, keys: KeyArray, wish: 
             mode=wish.mode,
             purge=wish.purge,
             salt=salt,
-            keys=digests_of(salt, dataset.name, keys.tolist()),
-            batches=positions_by_batch(keys, names),
+            batches=samples_by_batch(keys, names),
             actions=actions_for(conn, uses, models, wish.ways),
-            models=changed_models(uses, models),
-            files=[*batch_files(conn, dataset, keys), *changed_files(conn, platform, dataset, keys, uses)],
+            models=changed,
+            files=[*batch_files(conn, platform, dataset, keys), *changed_files(conn, platform, dataset, keys, uses)],
             decisions_depend=sum(count_decisions(conn, run.id, int(keys[0])) for run in runs),
+            predicting=predicting_seconds(conn, platform, dataset.name, keys, going),
         )

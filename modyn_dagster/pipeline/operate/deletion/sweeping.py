@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 
-from modyn_dagster.catalog.batches import list_batches
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.results.models import model_uses
 from modyn_dagster.catalog.results.predictions import list_predictions
@@ -11,8 +10,10 @@ from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.catalog.triggers import UNFINISHED, TriggerRow, list_triggers, unfinished_trigger
 from modyn_dagster.errors import RunError, UnknownModel
 from modyn_dagster.files.mounting import files_at
+from modyn_dagster.keys import KeyArray
 from modyn_dagster.pipeline.operate.deletion.affected import root_of
-from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, FileChange
+from modyn_dagster.pipeline.operate.deletion.batch_files import batch_files, files_since
+from modyn_dagster.pipeline.operate.deletion.document import OF_BATCHES, DeletionDocument, FileChange
 from modyn_dagster.pipeline.operate.removal.completion import remove_models
 from modyn_dagster.pipeline.platform import Platform, ahead_path, checkpoint_path
 from modyn_dagster.pipeline.replay.lookahead import clear_ahead
@@ -20,11 +21,13 @@ from modyn_dagster.pipeline.replay.run import require_idle
 from modyn_dagster.training import CheckpointFile
 
 
-def sweep(platform: Platform, dataset: DatasetRow, document: DeletionDocument) -> DeletionDocument:
+def sweep(platform: Platform, dataset: DatasetRow, keys: KeyArray, document: DeletionDocument) -> DeletionDocument:
     """Remove files and models that are withdrawn; returns the document with what is there now. A second call does the same."""
-    named = _named_files(platform, dataset, document)
-    files = [_swept(platform, file, named) for file in document.files]
-    files += _new_indexes(platform, dataset, document)
+    named = _named_files(platform, document)
+    with platform.transaction() as conn:
+        now = batch_files(conn, platform, dataset, keys)
+    files = files_since([file for file in document.files if file.kind in OF_BATCHES], now)
+    files += [_swept(platform, file, named) for file in document.files if file.kind not in OF_BATCHES]
     stays = _remove_models(platform, document)
     stays += _clear_guesses(platform, dataset)
     _clear_checkpoints(platform, document)
@@ -61,22 +64,11 @@ def _clear_checkpoints(platform: Platform, document: DeletionDocument) -> None:
             CheckpointFile(platform.home / checkpoint_path(run_id, trigger.ordinal)).remove()
 
 
-def _new_indexes(platform: Platform, dataset: DatasetRow, document: DeletionDocument) -> list[FileChange]:
-    """Indexes that a purge has written in the place of others."""
-    ordinals, paths = {batch.ordinal for batch in document.batches}, {file.path for file in document.files}
-    with platform.transaction() as conn:
-        batches = [batch for batch in list_batches(conn, dataset.id, "ingested") if batch.ordinal in ordinals]
-    new = [batch for batch in batches if batch.index_path not in paths]
-    return [FileChange(kind="index", path=str(batch.index_path), after=batch.index_checksum) for batch in new]
-
-
-def _named_files(platform: Platform, dataset: DatasetRow, document: DeletionDocument) -> dict[str, str]:
-    """Checksums by path of the files that the catalog names: of batches, and of triggers in the document."""
+def _named_files(platform: Platform, document: DeletionDocument) -> dict[str, str]:
+    """Checksums by path of the files that the catalog names, of triggers in the document."""
     owners = {file.trigger for file in document.files if file.trigger}
     named: dict[str, str] = {}
     with platform.transaction() as conn:
-        for batch in list_batches(conn, dataset.id, "ingested"):
-            named[str(batch.index_path)] = str(batch.index_checksum)
         for run in list_runs(conn):
             # Also runs of other datasets: their models may have predicted the samples.
             for trigger in list_triggers(conn, run.id):
@@ -105,8 +97,6 @@ def _holds_samples(trigger: TriggerRow, path: str, document: DeletionDocument) -
 
 
 def _swept(platform: Platform, file: FileChange, named: dict[str, str]) -> FileChange:
-    if file.kind == "index":
-        return file.model_copy(update={"after": named.get(file.path)})
     if file.kind == "model":
         return file
     if file.kind == "optimizers" and file.trigger in named:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from modyn_dagster.catalog.results.models import ModelRow
-from modyn_dagster.catalog.results.predictions import PredictionFileRow, mark_predictions_removed, replace_predictions
+from modyn_dagster.catalog.results.predictions import PredictionFileRow, mark_predictions_removed
 from modyn_dagster.durability.names import temporary_name
 from modyn_dagster.errors import CorruptFile, NotReproducible
 from modyn_dagster.evaluation.predictions.compact_file import form_of
@@ -20,6 +20,7 @@ from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import predictor_of
+from modyn_dagster.pipeline.stages.evaluation.deletions_meanwhile import replace_file
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.pipeline.stages.evaluation.prediction_files import predicted_blocks
 from modyn_dagster.pipeline.stages.evaluation.stored_predictions import (
@@ -52,9 +53,7 @@ def read_recorded(context: TriggerContext, model: ModelRow, data: EvaluationSet,
             mark_predictions_removed(conn, [row.id])
         return None
     again = _put_in_place(context, model, data, file)
-    if again.written.checksum != file.checksum:
-        with context.platform.transaction() as conn:
-            replace_predictions(conn, row.id, checksum=again.written.checksum, n_samples=again.written.n_samples)
+    replace_file(context, row, again.written)
     return again.part
 
 

@@ -22,7 +22,7 @@ from modyn_dagster.files.mounting import files_at
 from modyn_dagster.keys import KeyArray, key_of, ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import predictor_id
-from modyn_dagster.pipeline.platform import predictions_path
+from modyn_dagster.pipeline.platform import deletions_of, predictions_path
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import model_batches
 from modyn_dagster.pipeline.stages.evaluation.stored_predictions import StoredPart, compact_part, compacted, form_for
@@ -72,8 +72,9 @@ def link_predictions(
     first, last = _ends(data, stretch)
     predictor = predictor_id(model.hash, context.spec.training)
     suffix = SUFFIXES[form_for(context, model)]
-    target = predictions_path(context.run.id, context.trigger.ordinal, predictor, first, last, suffix)
     for file in files:
+        version = deletions_of(file.path)
+        target = predictions_path(context.run.id, context.trigger.ordinal, predictor, first, last, suffix, version)
         if _link(context.platform.home / file.path, context.platform.home / target):
             written = WrittenPredictions(file.checksum, file.n_samples, first, last)
             return _row(context, model, data, stretch, target, written)
@@ -105,7 +106,8 @@ def predict(
     """Take the predictions of some batches, part after part, and start writing their file."""
     name = predictor_id(model.hash, context.spec.training)
     form, kind = form_for(context, model), predictor.kind
-    relative = predictions_path(context.run.id, context.trigger.ordinal, name, *_ends(data, stretch), SUFFIXES[form])
+    ends, version = _ends(data, stretch), sum(batch.deleted_version for batch in stretch)
+    relative = predictions_path(context.run.id, context.trigger.ordinal, name, *ends, SUFFIXES[form], version)
     path = context.platform.home / relative
     if form == "compact":
         # Encoded while the next samples are predicted.

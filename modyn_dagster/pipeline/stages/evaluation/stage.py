@@ -1,7 +1,8 @@
 """Stage ``evaluation``: predict the batches that a model has not predicted yet, then score the closed intervals."""
 
+import logging
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from modyn_dagster.catalog.results.evaluations import (
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.predictions import PredictionFileRow, list_predictions, record_predictions
 from modyn_dagster.catalog.timings import Timing, record_timing
-from modyn_dagster.errors import RunError
+from modyn_dagster.errors import RunError, StalePredictions, WithdrawnModel
 from modyn_dagster.evaluation.predictions.files import PredictionWriter
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
@@ -25,6 +26,7 @@ from modyn_dagster.pipeline.models import predictor_id, predictor_of
 from modyn_dagster.pipeline.stages.evaluation.cells.closed_intervals import ScoredCells, score_closed_intervals
 from modyn_dagster.pipeline.stages.evaluation.cells.late_cells import score_late_cells
 from modyn_dagster.pipeline.stages.evaluation.damaged_predictions import read_linked, read_recorded
+from modyn_dagster.pipeline.stages.evaluation.deletions_meanwhile import lock_out_deletions, remove_unrecorded, stale_files
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.pipeline.stages.evaluation.prediction_files import (
     PredictedStretch,
@@ -36,6 +38,8 @@ from modyn_dagster.pipeline.stages.evaluation.prediction_files import (
 from modyn_dagster.pipeline.stages.evaluation.stored_predictions import StoredPredictions
 from modyn_dagster.pipeline.stages.evaluation.stretch_parts import stretch_predictions
 from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
+
+logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 
@@ -56,22 +60,41 @@ class Evaluated:
 
 
 def evaluate_model(
-    context: TriggerContext, *, finished: bool, progress: Progress | None = None
+    context: TriggerContext, *, finished: bool, progress: Progress | None = None, evaluated: Evaluated | None = None
 ) -> tuple[list[EvaluationRow], bool]:
     """Evaluate the model of a trained trigger on the batches of the context's view.
 
     Returns all cells of the run, and whether any cell of this model is new. Only missing predictions are made, and only
     missing or outdated cells are scored, so another call is cheap. An interval is scored once stream time has passed its end,
-    or the run has ``finished``. Predictions and scores of an equal model of another run are reused.
+    or the run has ``finished``. Predictions and scores of an equal model of another run are reused. What a worker has
+    ``evaluated`` is committed instead, unless samples were deleted meanwhile.
+
+    A deletion request that replaces or withdraws the model meanwhile evaluates what comes in its place, so nothing of this
+    evaluation is kept then.
     """
+    while True:
+        try:
+            return _commit(context, evaluated or _computed(context, finished=finished, progress=progress))
+        except StalePredictions as error:
+            logger.warning("%s", error)
+            context, evaluated = replace(context, view=context.view.renewed()), None
+        except WithdrawnModel as error:
+            logger.warning("trigger %s: %s; its evaluation ends", context.trigger.partition_key, error)
+            with context.platform.transaction() as conn:
+                return list_evaluations(conn, context.run.id), False
+
+
+def _computed(context: TriggerContext, *, finished: bool, progress: Progress | None) -> Evaluated:
     evaluated = Evaluated()
     try:
         compute_evaluation(context, evaluated, finished=finished, progress=progress)
     except BaseException:
         # The next call reuses the files.
-        _commit_files(context, evaluated)
+        if evaluated.files:
+            with suppress(StalePredictions, WithdrawnModel):
+                _commit(context, replace(evaluated, cells=ScoredCells()))
         raise
-    return commit_evaluation(context, evaluated)
+    return evaluated
 
 
 def compute_evaluation(
@@ -105,16 +128,6 @@ def compute_evaluation(
             )
         finally:
             _await_files(context, predicted, evaluated)
-
-
-def commit_evaluation(context: TriggerContext, evaluated: Evaluated) -> tuple[list[EvaluationRow], bool]:
-    """Commit an evaluation. Returns all cells of the run, and whether any cell of this model is new."""
-    # Rows of files precede those of cells.
-    _commit_files(context, evaluated)
-    with context.platform.transaction() as conn:
-        record_evaluations(conn, evaluated.cells.rows)
-        remove_evaluations(conn, evaluated.cells.removed)
-        return list_evaluations(conn, context.run.id), bool(evaluated.cells.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +219,34 @@ def _await_files(context: TriggerContext, predicted: Sequence[_Predicted], evalu
         evaluated.timings.append(replace(waited, seconds=item.timing.seconds + waited.seconds))
 
 
-def _commit_files(context: TriggerContext, evaluated: Evaluated) -> None:
-    if not evaluated.files:
-        return
-    with context.platform.transaction() as conn:
-        for values in evaluated.files:
-            record_predictions(conn, values)
-        for timing in evaluated.timings:
-            record_timing(conn, context.run.id, context.trigger.id, None, timing)
+def _commit(context: TriggerContext, evaluated: Evaluated) -> tuple[list[EvaluationRow], bool]:
+    """Commit an evaluation. Returns all cells of the run, and whether any cell of this model is new.
+
+    Raises:
+        StalePredictions: files hold samples that were deleted meanwhile; these are removed, and only the others committed.
+        WithdrawnModel: nothing is committed, and the files are removed.
+    """
+    cells, files = evaluated.cells, evaluated.files
+    try:
+        with context.platform.transaction() as conn:
+            if files or cells.rows:
+                lock_out_deletions(conn, context, files)
+            stale = [] if context.model is None else stale_files(conn, context, context.model, files)
+            for values in files:
+                if values not in stale:
+                    record_predictions(conn, values)
+            for timing in evaluated.timings:
+                record_timing(conn, context.run.id, context.trigger.id, None, timing)
+            if not stale:
+                record_evaluations(conn, cells.rows)
+                remove_evaluations(conn, cells.removed)
+            run_cells = list_evaluations(conn, context.run.id)
+    except WithdrawnModel:
+        remove_unrecorded(context, files)
+        raise
+    if files:
+        # Another process may have recorded the same batches in a file of another name, without samples deleted meanwhile.
+        remove_unrecorded(context, files)
+    if stale:
+        raise StalePredictions(context.trigger.partition_key, len(stale))
+    return run_cells, bool(cells.rows)

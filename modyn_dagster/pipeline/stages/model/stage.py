@@ -18,7 +18,7 @@ from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.stages.model.deleted_meanwhile import committing, require_base, require_present
 from modyn_dagster.pipeline.stages.model.finished_training import FinishedTraining
 from modyn_dagster.pipeline.stages.model.model_saving import store_model
-from modyn_dagster.pipeline.stages.model.training import checkpoint_of, fit, previous_model, save_optimizers
+from modyn_dagster.pipeline.stages.model.training import checkpoint_of, fit, initial_model, previous_model, save_optimizers
 from modyn_dagster.pipeline.stages.training_set.stage import select_training_set
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.training import FastPath, TrainedModel
@@ -160,6 +160,7 @@ def stored_bytes(context: TriggerContext, row: TrainingSetRow, trained: TrainedM
 
 def model_values(context: TriggerContext, row: TrainingSetRow, trained: TrainedModel, model_hash: str) -> dict[str, Any]:
     """Columns of a trained model's row, but for its seconds."""
+    initial = initial_model(context, trained)
     return {
         "hash": model_hash,
         "previous_hash": None if context.previous is None else context.previous.hash,
@@ -169,7 +170,7 @@ def model_values(context: TriggerContext, row: TrainingSetRow, trained: TrainedM
         "architecture": trained.architecture,
         "losses": trained.losses,
         "curve": trained.curve,
-        "training": trained.record(),
+        "training": trained.record() | ({} if initial is None else {"initial_model": initial}),
     }
 
 

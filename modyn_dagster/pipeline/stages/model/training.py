@@ -74,6 +74,19 @@ def _initial_weights(context: TriggerContext, source: str) -> dict[str, Tensor] 
         raise ConfigError(source, "training.initial_weights", name, f"cannot be read: {error}") from error
 
 
+def initial_model(context: TriggerContext, trained: TrainedModel) -> str | None:
+    """Id that the file of initial weights has as a model, by its content; None where training began with another model's.
+
+    A file that ``model export`` wrote of a model with the same layers, none of which share tensors, has the id of that model.
+    """
+    weights = None if context.previous is not None else _initial_weights(context, f"pipeline {context.run.pipeline}")
+    if weights is None:
+        return None
+    # Ids depend on the order of the tensors, which a file of weights does not keep.
+    order = [*(name for name in trained.state_dict if name in weights), *(weights.keys() - trained.state_dict.keys())]
+    return context.platform.models_of(context.spec).id_of({name: weights[name] for name in order})
+
+
 def fit(
     context: TriggerContext,
     row: TrainingSetRow,

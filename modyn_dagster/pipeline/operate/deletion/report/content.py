@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from modyn_dagster import __version__
-from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument
+from modyn_dagster.keys import KeyArray
+from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, digests_of
 from modyn_dagster.pipeline.operate.deletion.report.fingerprints import Fingerprints
 from modyn_dagster.pipeline.operate.deletion.report.scan import Scan
 
@@ -22,25 +23,28 @@ _NEVER: Final = (
 )
 
 
-def report_content(document: DeletionDocument, fingerprints: Fingerprints, file: Mapping[str, str], scan: Scan) -> dict[str, Any]:
+def report_content(
+    document: DeletionDocument, keys: KeyArray, fingerprints: Fingerprints, file: Mapping[str, str], scan: Scan
+) -> dict[str, Any]:
     """Content of the report, as JSON values.
 
     Neither the salt, nor keys and positions, nor the text of the selection are in it, as they could name a person.
 
     Args:
         document: of the finished request.
+        keys: of its samples, ``uint64[n]``, ascending.
         fingerprints: of its samples.
         file: name and SHA-256 of the file of fingerprints.
         scan: made with them.
     """
-    facts = document.model_dump(mode="json", exclude={"format", "salt", "keys", "batches", "selection"})
+    facts = document.model_dump(mode="json", exclude={"format", "salt", "batches", "selection"})
     return {
         "format": FORMAT,
         "made_by": f"modyn-dagster {__version__}",
         **facts,
         "selection": {"by": document.selection.by, "digest": document.selection.digest(document.salt)},
-        "samples": len(document.keys),
-        "key_digests": list(document.keys),
+        "samples": document.n_samples,
+        "key_digests": digests_of(document.salt, document.dataset, keys.tolist()),
         "batches": [{"batch": batch.batch, "samples": batch.n_samples} for batch in document.batches],
         "fingerprints": _fingerprints(fingerprints, file),
         "scan": scan.to_json(),

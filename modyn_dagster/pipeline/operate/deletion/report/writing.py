@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.removal.deletion_requests import get_request
+from modyn_dagster.catalog.removal.packed_keys import unpack_keys
 from modyn_dagster.errors import ConfigError, ReportChanged, StorageError
 from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument
 from modyn_dagster.pipeline.operate.deletion.report.content import FORMAT, report_content
@@ -66,9 +67,9 @@ def write_report(
     key, path = signing_key(platform.settings.home), fingerprints_path(platform.settings.home, request, document.salt)
     fingerprints = Fingerprints.read(path)
     result = scan(platform, dataset, fingerprints, progress)
-    content = report_content(
-        document.model_copy(update={"request": request}), fingerprints, {"file": path.name, "sha256": _sha256(path)}, result
-    )
+    named = {"file": path.name, "sha256": _sha256(path)}
+    keys = unpack_keys(row.keys)
+    content = report_content(document.model_copy(update={"request": request}), keys, fingerprints, named, result)
     content["signed_by"] = key_id(key.public_key())
     files = {REPORT: (json.dumps(content, indent=1) + "\n").encode(), PAGE: render(content).encode()}
     (folder / ENVELOPE).unlink(missing_ok=True)
