@@ -13,6 +13,7 @@ from modyn_dagster.spec.learning.models import LogisticRegressionSpec, MLPSpec
 from modyn_dagster.spec.learning.transforms import kind_after
 from modyn_dagster.spec.online import CLIBSpec, GDumbSpec, GSSSpec, MIRSpec, OnlineSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.spec.selection import SimilarToUnlabelledSpec
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.spec.triggers.base import TriggerBase
 from modyn_dagster.spec.triggers.decision import MisclassificationsRule
@@ -46,7 +47,7 @@ def check_trigger(pipeline: PipelineSpec, dataset: DatasetSpec, kind: TaskKind) 
             case DetectorTriggerSpec():
                 _check_detector(block, kind, source, field)
             case DriftTriggerSpec():
-                _check_layer(block, pipeline, source, field)
+                _check_layer(block.features.layer, pipeline, source, f"{field}.features.layer")
                 _check_backends(block, source, field)
             case CostTriggerSpec(signal="misclassifications"):
                 _require_classes(kind, source, field, block)
@@ -101,8 +102,8 @@ def _check_backends(block: DriftTriggerSpec, source: str, field: str) -> None:
                 raise MissingExtra(source, place, metric.backend, package=package, extra=extra)
 
 
-def _check_layer(block: DriftTriggerSpec, pipeline: PipelineSpec, source: str, field: str) -> None:
-    layer, model = block.features.layer, pipeline.training.model
+def _check_layer(layer: str | None, pipeline: PipelineSpec, source: str, field: str) -> None:
+    model = pipeline.training.model
     if layer is None or not isinstance(model, LogisticRegressionSpec | MLPSpec):
         # Layers of other models are checked when they are measured.
         return
@@ -111,7 +112,7 @@ def _check_layer(block: DriftTriggerSpec, pipeline: PipelineSpec, source: str, f
     layers = [str(number) for number in range(n_layers)]
     if layer not in layers:
         rule = f"{model.name} has no such layer; known: {', '.join(layers) or 'none, leave `layer` out'}"
-        raise ConfigError(source, f"{field}.features.layer", layer, rule)
+        raise ConfigError(source, field, layer, rule)
 
 
 def check_late_labels(pipeline: PipelineSpec) -> None:
@@ -144,6 +145,24 @@ def check_late_labels(pipeline: PipelineSpec) -> None:
         raise ConfigError(source, "evaluation.slices", evaluation.slices, rule)
 
 
+def check_similar_to_unlabelled(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
+    """Check that some samples may be without a label, and that the model has the layer that embeddings come from.
+
+    Raises ``ConfigError`` by pipeline and field.
+    """
+    source = f"pipeline {pipeline.name}"
+    fields = ["strategy", *(f"schedule.{i}.strategy" for i in range(len(pipeline.selection.schedule)))]
+    for field, strategy in zip(fields, pipeline.selection.strategies, strict=True):
+        if not isinstance(strategy, SimilarToUnlabelledSpec):
+            continue
+        if not arrive_later(dataset):
+            rule = (
+                f"compares with samples without a label, and all of dataset {dataset.name} have one (label.arrives); use uniform"
+            )
+            raise ConfigError(source, f"selection.{field}.kind", strategy.kind, rule)
+        _check_layer(strategy.layer, pipeline, source, f"selection.{field}.layer")
+
+
 def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     """Import the user code of a pipeline, build its samplers, and check its metrics and triggers against the dataset.
 
@@ -155,6 +174,7 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     if dataset.label is None:
         raise ConfigError(source, "dataset", dataset.name, "has no label; training needs one")
     check_selection(pipeline.selection, dataset.label.kind, source=source)
+    check_similar_to_unlabelled(pipeline, dataset)
     if arrive_later(dataset):
         check_late_labels(pipeline)
     check_user_code(pipeline.training, source=source)

@@ -4,7 +4,7 @@ from fastpath import Partition
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.selection.presampling.groups import History
 from modyn_dagster.selection.presampling.pool import Columns, Usage, window_of
-from modyn_dagster.selection.presampling.selection import Selection, strategy_at
+from modyn_dagster.selection.presampling.selection import Selection, strategy_at, target_size
 from modyn_dagster.selection.training_set import TrainingSet, stage_training_set, write_training_set
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Usage",
     "stage_training_set",
     "strategy_at",
+    "target_size",
     "window_of",
     "write_training_set",
 ]

@@ -169,5 +169,3 @@ class MIRSpec(OnlineSpec):
 #: Strategies that need only keys and times, and strategies that read samples.
 TimeBiased = RTBSSpec | TTBSSpec | BTBSSpec | UniformReservoirSpec | SlidingWindowSpec
 MemorySpec = GDumbSpec | CLIBSpec | GSSSpec | MIRSpec
-#: Memories whose samples are chosen by losses or gradients of the run's models.
-CHOSEN_BY_MODELS: Final = (CLIBSpec, GSSSpec, MIRSpec)

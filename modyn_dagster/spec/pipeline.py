@@ -7,9 +7,8 @@ from pydantic import Field, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Duration, Name, Owner, Spec
 from modyn_dagster.spec.evaluation import EvaluationSpec, TrainingSetData
-from modyn_dagster.spec.online import CHOSEN_BY_MODELS
 from modyn_dagster.spec.operation import Display, ModelStoreSpec, NotifySpec, ResourcesSpec, Retention
-from modyn_dagster.spec.selection import USAGE_AWARE, SelectionSpec
+from modyn_dagster.spec.selection import CHOSEN_BY_MODELS, USAGE_AWARE, SelectionSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.spec.triggers.trigger import TriggerSpec
 
@@ -78,10 +77,10 @@ class PipelineSpec(Spec):
         return self
 
     @model_validator(mode="after")
-    def _keeps_models_that_memories_ask(self) -> Self:
+    def _keeps_models_that_strategies_ask(self) -> Self:
         if self.retention.models is not None and any(isinstance(s, CHOSEN_BY_MODELS) for s in self.selection.strategies):
             raise ValueError(
-                "retention.models must be null: the memory asks earlier models when its state has to be computed again"
+                "retention.models must be null: the selection strategy asks earlier models when a training set is made again"
             )
         return self
 

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import ImportPath, Spec
-from modyn_dagster.spec.online import MemorySpec, OnlineSpec, TimeBiased
+from modyn_dagster.spec.online import CLIBSpec, GSSSpec, MemorySpec, MIRSpec, OnlineSpec, TimeBiased
 
 
 class LastTriggers(Spec):
@@ -104,12 +104,35 @@ class WeightedSpec(Weighing):
         return self
 
 
+class SimilarToUnlabelledSpec(Sized):
+    """IWMS: labelled samples that resemble the newest samples without a label, of the classes predicted for these."""
+
+    kind: Literal["similar_to_unlabelled"]
+    unlabelled: PositiveInt = Field(1000, description="Newest samples without a label to compare with, at most.")
+    choice: Literal["proportional", "nearest"] = Field(
+        "proportional", description="Draw samples in proportion to the cosine of embeddings, or take those with the largest."
+    )
+    layer: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="Module of the model whose outputs are the embeddings; default: the input of the last linear layer."
+    )
+
+
 Strategy = Annotated[
-    AllSpec | UniformSpec | UniformWithoutReplacementSpec | BalancedSpec | FreshnessSpec | WeightedSpec | TimeBiased | MemorySpec,
+    AllSpec
+    | UniformSpec
+    | UniformWithoutReplacementSpec
+    | BalancedSpec
+    | FreshnessSpec
+    | WeightedSpec
+    | SimilarToUnlabelledSpec
+    | TimeBiased
+    | MemorySpec,
     Field(discriminator="kind"),
 ]
 #: Strategies that depend on earlier training sets, which must be kept for them.
 USAGE_AWARE: Final = (UniformWithoutReplacementSpec, FreshnessSpec)
+#: Strategies whose samples are chosen by losses, gradients, outputs or embeddings of the run's models.
+CHOSEN_BY_MODELS: Final = (CLIBSpec, GSSSpec, MIRSpec, SimilarToUnlabelledSpec)
 
 
 class Stage(Spec):

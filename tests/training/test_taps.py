@@ -86,9 +86,7 @@ def test_a_linear_model_s_embedding_is_what_it_gets():
 
 def test_a_module_that_is_not_there_or_takes_no_part_is_named():
     at_work = predictor(Branches())
-    with pytest.raises(
-        ConfigError, match=r"pipeline p: trigger\.features\.layer: the model has no such module; known: last, first"
-    ):
+    with pytest.raises(ConfigError, match=r"pipeline p: layer: the model has no such module; known: last, first"):
         at_work.tapped(samples(), {"hidden"})
     with pytest.raises(ConfigError, match="takes no part in the forward pass"):
         at_work.tapped(samples(), {"idle"})

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def selection_metadata(context: TriggerContext, row: TrainingSetRow) -> dict[str, Any]:
-    """Metadata of a training set from an online strategy; empty for others."""
-    metadata: dict[str, Any] = {}
+    """Metadata of a training set from an online strategy, or from one that compares with unlabelled samples; else empty."""
+    metadata: dict[str, Any] = {name: row.details[name] for name in ("n_compared", "n_uniform") if name in row.details}
     if "state" in row.details:
         metadata["strategy"] = row.details["state"]["strategy"]["kind"]
     if "skipped" in row.details:

@@ -37,7 +37,8 @@ class TrainingSetRow:
         path: file, relative to the home folder.
         details: facts about an online strategy: ``state`` (path and checksum of its file), ``fill`` and ``fills`` (C / n of
             an R-TBS, at the trigger and over sample time since the last one), ``skipped`` (reason why there is too little to
-            train on), ``variance`` (of sums of inverse inclusion probabilities).
+            train on), ``variance`` (of sums of inverse inclusion probabilities). Others: ``n_unlabelled`` (samples of the window
+            left out for want of a label), ``n_compared`` and ``n_uniform`` (of ``similar_to_unlabelled``).
     """
 
     trigger_id: Annotated[int, References("trigger.id"), Mark.PRIMARY]

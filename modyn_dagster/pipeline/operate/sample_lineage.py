@@ -24,8 +24,8 @@ from modyn_dagster.pipeline.operate.live_intervals import LiveTime, live_times
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.selection import strategy_at
 from modyn_dagster.selection.membership import held_by
-from modyn_dagster.spec.online import CHOSEN_BY_MODELS
 from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.spec.selection import CHOSEN_BY_MODELS
 
 Source = Literal["training_set", "calibration", "previous_model", "initial_weights", "memory"]
 

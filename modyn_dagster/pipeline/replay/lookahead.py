@@ -26,9 +26,8 @@ from modyn_dagster.pipeline.platform import Platform, ahead_path, checkpoint_pat
 from modyn_dagster.pipeline.replay.training_ahead import AheadTraining, ExpectedTrigger, train_ahead
 from modyn_dagster.pipeline.stages.model.finished_training import FinishedTraining, load_finished
 from modyn_dagster.pipeline.training_stream import training_stream
-from modyn_dagster.spec.online import CHOSEN_BY_MODELS
 from modyn_dagster.spec.pipeline import PipelineSpec
-from modyn_dagster.spec.selection import USAGE_AWARE
+from modyn_dagster.spec.selection import CHOSEN_BY_MODELS, USAGE_AWARE
 from modyn_dagster.spec.triggers.measured import DriftTriggerSpec
 from modyn_dagster.spec.triggers.trigger import nested_blocks
 from modyn_dagster.training import FastPath

@@ -34,6 +34,8 @@ from modyn_dagster.reporting.mlflow.series import (
 from modyn_dagster.reporting.mlflow.stream_time import StreamTime, interval_tags, milliseconds, utc_text
 from modyn_dagster.reporting.scores import Interval
 
+#: Counts of a selection among a training set's details.
+_SELECTED: Final = ("n_unlabelled", "n_compared", "n_uniform")
 _TRIGGER_STATUS: Final = {
     "pending": "SCHEDULED",
     "training": "RUNNING",
@@ -120,7 +122,7 @@ def _trigger_params(record: TriggerRecord) -> dict[str, Any]:
         window = {"after": training_set.after, "until": training_set.until}
         params["window"] = {**window, **{name: utc_text(time) for name, time in times.items() if time is not None}}
         params |= {"n_pool": training_set.n_pool, "n_samples": training_set.n_samples}
-        params |= {name: training_set.details[name] for name in ("n_unlabelled",) if name in training_set.details}
+        params |= {name: training_set.details[name] for name in _SELECTED if name in training_set.details}
     if model is not None:
         params |= {"model_hash": model.hash, "previous_model_hash": model.previous_hash}
     return params

@@ -31,7 +31,7 @@ from modyn_dagster.spec.online import (
     TTBSSpec,
     UniformReservoirSpec,
 )
-from modyn_dagster.spec.selection import SelectionSpec, WeightedSpec
+from modyn_dagster.spec.selection import SelectionSpec, SimilarToUnlabelledSpec, WeightedSpec
 
 
 def build_sampler(spec: OnlineSpec, seed: int, pool: Pool | None = None) -> Sampler | Memory:
@@ -101,6 +101,8 @@ def check_selection(spec: SelectionSpec, kind: str, *, source: str) -> None:
             import_callable(strategy.expression, source=source, field=f"selection.{field}.expression")
         if isinstance(strategy, GDumbSpec | CLIBSpec) and kind != "class":
             raise ConfigError(source, f"selection.{field}.kind", strategy.kind, f"balances classes, and the label is a {kind}")
+        if isinstance(strategy, SimilarToUnlabelledSpec) and kind != "class":
+            raise ConfigError(source, f"selection.{field}.kind", strategy.kind, f"compares by class, and the label is a {kind}")
         if isinstance(strategy, OnlineSpec):
             try:
                 build_sampler(strategy, 0)

@@ -128,13 +128,21 @@ class Selection:
                 yield Partition(keys, (1 / chance).astype(np.float32))
 
     def _target(self) -> int:
-        """Number of samples to select: at most the pool's size, and at least one of a pool that has any."""
-        wanted = self.n_pool
-        if isinstance(self.strategy, Sized):
-            # The ratio as it is written, not as the binary fraction next to it: 0.29 of 100 is 29.
-            share = int(Fraction(str(self.strategy.ratio or 1)) * self.n_pool)
-            wanted = min(wanted, self.strategy.size or max(1, share))
-        return wanted if self.spec.limit is None else min(wanted, self.spec.limit)
+        return target_size(self.strategy, self.spec.limit, self.n_pool)
+
+
+def target_size(strategy: Strategy, limit: int | None, n_pool: int) -> int:
+    """Number of samples that a strategy selects: at most the pool's size, and at least one of a pool that has any.
+
+    >>> target_size(UniformSpec(kind="uniform", ratio=0.29), None, 100)
+    29
+    """
+    wanted = n_pool
+    if isinstance(strategy, Sized):
+        # The ratio as it is written, not as the binary fraction next to it: 0.29 of 100 is 29.
+        share = int(Fraction(str(strategy.ratio or 1)) * n_pool)
+        wanted = min(wanted, strategy.size or max(1, share))
+    return wanted if limit is None else min(wanted, limit)
 
 
 def strategy_at(spec: SelectionSpec, trigger: int) -> Strategy:

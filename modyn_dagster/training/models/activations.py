@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from modyn_dagster.errors import ConfigError, WrongShape
 from modyn_dagster.training.data import COLUMNS, EMBEDDING, OUTPUTS
 
-_FIELD: Final = "trigger.features.layer"
+_FIELD: Final = "layer"
 
 
 @contextmanager

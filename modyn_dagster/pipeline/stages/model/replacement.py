@@ -41,7 +41,7 @@ from modyn_dagster.pipeline.stages.model.stage import model_values, stored_bytes
 from modyn_dagster.pipeline.stages.model.training import fit, previous_model, save_optimizers
 from modyn_dagster.pipeline.stages.training_set.stage import select_samples, stage_selection
 from modyn_dagster.selection import strategy_at
-from modyn_dagster.spec.online import CHOSEN_BY_MODELS
+from modyn_dagster.spec.selection import CHOSEN_BY_MODELS
 from modyn_dagster.training import TrainedModel
 
 #: Called in the transaction that takes the place, with the new row and training set; with None for both when it is withdrawn.

@@ -1,7 +1,6 @@
 """Updates of replay memories. Features and losses come from the newest model at each sample's arrival."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +13,8 @@ from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.window_columns import WindowColumns
 from modyn_dagster.keys import KeyArray, KeyRange, keys_of, ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
-from modyn_dagster.pipeline.measure.feature_extractor import BlockCache, FeatureExtractor
-from modyn_dagster.pipeline.models import predictor_of
+from modyn_dagster.pipeline.measure.feature_extractor import FeatureExtractor
+from modyn_dagster.pipeline.stages.training_set.newest_model import newest_model
 from modyn_dagster.pipeline.training_stream import BatchPart, batch_parts
 from modyn_dagster.selection.memory import CLIB, GDumb, Memory, Needs
 from modyn_dagster.selection.online import OnlineState
@@ -36,7 +35,7 @@ def update_replay_memory(context: TriggerContext, state: OnlineState, memory: Me
     # As of this trigger, also where its state is computed again for a later one.
     context = replace(context, view=context.view.up_to(ordinal_of(trigger.point)))
     window = KeyRange(state.until, trigger.key)
-    with _newest_model(context, memory, trigger) as model:
+    with newest_model(context, trigger if memory.VALUES else None) as model:
         for keys, labels in _labelled_since(context, trigger, KeyRange(state.begin, state.until)):
             values = _known_values(context, memory, model, keys, labels)
             state.remember(keys, 0, state.time or 0, state.until, **values)
@@ -77,19 +76,6 @@ def _labelled_since(
         if kept.any():
             is_class = values.dtype == np.int64
             yield keys[kept], values[positions[kept]].astype(np.int64) if is_class else np.zeros(int(kept.sum()), np.int64)
-
-
-@contextmanager
-def _newest_model(context: TriggerContext, memory: Memory, trigger: TriggerRow) -> Iterator[FeatureExtractor | None]:
-    models = [model for model in context.models if model.ordinal < trigger.ordinal] if memory.VALUES else []
-    if not models:
-        yield None
-        return
-    predictor = predictor_of(context.platform, context.run, models[-1], context.view)
-    try:
-        yield FeatureExtractor(predictor, models[-1].hash, BlockCache())
-    finally:
-        predictor.close()
 
 
 def _labelled(context: TriggerContext, part: BatchPart) -> tuple[KeyArray, npt.NDArray[np.int64]]:

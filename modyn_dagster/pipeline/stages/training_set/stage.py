@@ -19,6 +19,7 @@ from modyn_dagster.errors import RunError, WithdrawnModel
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.platform import selector_state_path, training_set_path
 from modyn_dagster.pipeline.stages.training_set.online_selection import online_selection, online_state
+from modyn_dagster.pipeline.stages.training_set.similar_selection import similar_selection
 from modyn_dagster.selection import (
     History,
     KeyRange,
@@ -30,8 +31,8 @@ from modyn_dagster.selection import (
     window_of,
 )
 from modyn_dagster.selection.online import OnlineSelection
-from modyn_dagster.spec.online import CHOSEN_BY_MODELS, OnlineSpec
-from modyn_dagster.spec.selection import USAGE_AWARE
+from modyn_dagster.spec.online import OnlineSpec
+from modyn_dagster.spec.selection import CHOSEN_BY_MODELS, USAGE_AWARE, SimilarToUnlabelledSpec
 from modyn_dagster.storage import StagedFile, atomic_write
 from modyn_dagster.values.digest import bytes_digest
 
@@ -116,6 +117,9 @@ def select_samples(context: TriggerContext) -> Selected:
         return Selected(selection, window, details | {"state": {"strategy": strategy.model_dump(mode="json")}}, state.to_json())
     window = trigger_window(context)
     keys = WindowColumns(context.view, window, context.spec.selection.backend)
+    if isinstance(strategy, SimilarToUnlabelledSpec):
+        chosen, details = similar_selection(context, strategy, keys)
+        return Selected(chosen, window, details)
     place = {"seed": context.run.seed, "trigger": context.trigger.ordinal}
     return Selected(Selection(context.spec.selection, keys, **place, history=_history(context)), window)
 
