@@ -5,7 +5,8 @@ arrive later. So a test can compare a pipeline with itself on the same samples.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -16,6 +17,7 @@ from fastpath.format.labels.label_file import LabelRows
 from modyn_dagster.catalog.batches import batch
 from modyn_dagster.catalog.datasets import dataset, sample
 from modyn_dagster.catalog.labels.label_files import label_file, record_label_file
+from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
 from modyn_dagster.data.label_files import write_label_file
 from modyn_dagster.keys import key_of
 from tests.pipeline.world import World
@@ -50,6 +52,12 @@ def at_once(world: World, gap: int = 1) -> list[Label]:
         for number, (ordinal, values) in enumerate(zip(ordinals, own_labels(world), strict=True))
         for position, value in enumerate(values)
     ]
+
+
+def delayed(labels: Iterable[Label], batches: int) -> list[Label]:
+    """Every second label of each batch some batches late, and every seventh one never."""
+    late = [replace(each, arrival=each.arrival + batches * (each.key % 2)) for each in labels]
+    return [each for each in late if each.key % 7]
 
 
 def arrive_later(world: World, gap: int = 1) -> None:
@@ -104,3 +112,16 @@ def known_by_brute_force(labels: Iterable[Label], position: int) -> dict[int, in
         if label.arrival <= position:
             best[label.key] = min(best.get(label.key, label), label, key=lambda each: (-each.known_at, each.digest))
     return {key: label.value for key, label in best.items()}
+
+
+def replay_outcome(world: World, name: str, pipeline: str = "by_amount") -> dict[str, Any]:
+    """Outcome of a replay of this name."""
+    world.replay(pipeline, name=name)
+    return world.outcome(world.run_named(pipeline, name))
+
+
+def cells_of(world: World, pipeline: str = "by_amount") -> list[EvaluationRow]:
+    """Cells of the newest replay."""
+    run = world.run(pipeline, "replay")
+    with world.platform.transaction() as conn:
+        return list_evaluations(conn, run.id)

@@ -1,0 +1,120 @@
+"""Small pipelines of every kind of triggering policy and of selection strategy, for the laws of labels that arrive later."""
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter
+
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.pipeline.preflight import check_late_labels
+from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.spec.selection import Strategy
+from modyn_dagster.spec.triggers.trigger import TriggerSpec
+from tests.projects.tiny import Content, amount, triggered
+from tests.triggering import user_policies
+
+Block = dict[str, Any]
+
+AMOUNT: Final[Block] = {"kind": "amount", "every": 45}
+PERFORMANCE: Final[Block] = {"kind": "performance", "every": 20, "decision": {"rule": "threshold", "value": 0.6}}
+DRIFT: Final[Block] = {
+    "kind": "drift",
+    "every": 20,
+    "windows": {"by": "amount", "reference": 60, "current": 20},
+    "metrics": {"mmd": {"metric": "mmd"}},
+    "features": {"of": "embeddings"},
+    "decision": {"rule": "threshold", "value": 0.1},
+}
+COST: Final[Block] = {"kind": "cost", "every": 20, "seconds": {"fixed": 1, "per_sample": 0.01}}
+DETECTOR: Final[Block] = {"kind": "detector", "every": 15, "detector": {"name": "page_hinkley", "threshold": 1}}
+AVOIDABLE: Final[Block] = {"rule": "misclassifications", "value": 4, "expected_accuracy": "calibrate"}
+
+#: Variants of each kind of trigger block.
+TRIGGERS: Final[dict[str, Block]] = {
+    "amount": AMOUNT,
+    "time": {"kind": "time", "every": "1d", "start": "2024-01-01"},
+    "drift": DRIFT,
+    "performance": PERFORMANCE,
+    "performance waiting": PERFORMANCE | {"min_coverage": 0.5},
+    "performance avoidable": PERFORMANCE | {"decision": AVOIDABLE},
+    "performance estimated": PERFORMANCE | {"label_free": True},
+    "detector of scores": DETECTOR | {"stream": "scores"},
+    "detector of errors": DETECTOR,
+    "cost of latency": COST | {"signal": "latency", "regret_per_training_second": 1e5},
+    "cost of errors": COST | {"signal": "misclassifications", "regret_per_training_second": 5},
+    "ensemble": {"kind": "ensemble", "rule": "any", "policies": {"drift": DRIFT, "performance": PERFORMANCE, "amount": AMOUNT}},
+    "budget": {"kind": "budget", "policy": PERFORMANCE, "per": "2d", "triggers": 2},
+    "cooldown": {"kind": "cooldown", "policy": PERFORMANCE, "samples": 30},
+    "minimum_samples": {"kind": "minimum_samples", "policy": PERFORMANCE, "samples": 30},
+    "custom": {"kind": "custom", "factory": f"{user_policies.__name__}:EveryNth", "config": {"every": 50}},
+}
+
+DECAY: Final[Block] = {"keep": 0.5, "after": "1d"}
+#: Variants of each kind of strategy.
+STRATEGIES: Final[dict[str, Block]] = {
+    "all": {"kind": "all"},
+    "uniform": {"kind": "uniform", "ratio": 0.5},
+    "uniform_without_replacement": {"kind": "uniform_without_replacement", "size": 30},
+    "balanced": {"kind": "balanced", "size": 30},
+    "balanced over triggers": {"kind": "balanced", "by": "trigger", "size": 30, "filling": "exact"},
+    "freshness": {"kind": "freshness", "unused": 0.75, "size": 30},
+    "weighted": {"kind": "weighted", "expression": f"{__name__}:by_place", "size": 30},
+    "rtbs": {"kind": "rtbs", "n": 50, "decay": DECAY},
+    "rtbs reset": {"kind": "rtbs", "n": 50, "decay": DECAY, "reset": "after_trigger"},
+    "rtbs unbiased": {"kind": "rtbs", "n": 50, "decay": DECAY, "weights": "unbiased"},
+    "rtbs in shards": {"kind": "rtbs", "n": 50, "decay": DECAY, "shards": 3},
+    "ttbs": {"kind": "ttbs", "n": 50, "decay": DECAY, "mean_batch_size": 40},
+    "btbs": {"kind": "btbs", "decay": {"rate": 0.3, "per": "1d"}},
+    "uniform_reservoir": {"kind": "uniform_reservoir", "n": 50, "weights": "unbiased"},
+    "sliding_window": {"kind": "sliding_window", "n": 60},
+    "sliding_window in time": {"kind": "sliding_window", "span": "2d"},
+    "gdumb": {"kind": "gdumb", "n": 30},
+    "gdumb reset": {"kind": "gdumb", "n": 30, "reset": "after_trigger"},
+    "clib": {"kind": "clib", "n": 30},
+    "gss": {"kind": "gss", "n": 30},
+    "mir": {"kind": "mir", "n": 30, "k": 20},
+}
+#: Strategies of which only one backend has what they ask for.
+ONE_BACKEND: Final = ("weighted",)
+
+
+def by_place(sample: Any) -> sa.ColumnElement[float]:
+    """Weights by the place of a sample in its batch, an expression of the strategy ``weighted``."""
+    return sa.cast(1 + sample.key % 7, sa.Double)
+
+
+def kinds_of(union: Any) -> set[str]:
+    """The kinds in a union of specs."""
+    return set(TypeAdapter(union).json_schema()["discriminator"]["mapping"])
+
+
+TRIGGER_KINDS: Final = kinds_of(TriggerSpec)
+STRATEGY_KINDS: Final = kinds_of(Strategy)
+
+
+def pipeline_of(variant: str, name: str = "late", backend: str = "arrow") -> Content:
+    """A pipeline with a variant of a trigger block or of a strategy, scored as known on all models and intervals."""
+    if variant in TRIGGERS:
+        content = triggered(name, TRIGGERS[variant])
+    else:
+        strategy = STRATEGIES[variant]
+        online = variant not in ("all", "weighted") and "size" not in strategy and "ratio" not in strategy
+        selection: Block = {"strategy": strategy, "backend": "postgres" if variant in ONE_BACKEND else backend}
+        content = amount(name, every=45, selection=selection | ({} if online else {"window": "all"}))
+    content["training"]["epochs"] = 1
+    content["evaluation"]["metrics"] = ["accuracy", "log_loss", "estimated_accuracy"]
+    return content
+
+
+def takes_late_labels(variant: str) -> bool:
+    """True unless a run with this variant is refused where labels arrive later."""
+    try:
+        check_late_labels(PipelineSpec.model_validate(pipeline_of(variant)))
+    except ConfigError:
+        return False
+    return True
+
+
+#: Variants that take labels that arrive later.
+POLICIES: Final = [variant for variant in TRIGGERS if takes_late_labels(variant)]
+SELECTIONS: Final = [variant for variant in STRATEGIES if takes_late_labels(variant)]
