@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fastpath.format.labels.known_labels import KnownLabels, LabelPart
+from fastpath.format.labels.known_labels import Defaults, KnownLabels, LabelPart
 from fastpath.format.labels.label_file import LabelArray, LabelFile, LabelRows, write_label_rows
 from modyn_dagster.catalog.labels.label_files import LabelFileFacts, LabelFileRow
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -48,15 +48,17 @@ def open_label_file(home: Path, row: LabelFileRow) -> LabelFile:
     return LabelFile.open(home / row.path, row.checksum)
 
 
-def known_labels(home: Path, spec: DatasetSpec, files: Iterable[LabelFileRow], position: int) -> KnownLabels:
-    """Labels of a dataset as of a position in its sequence of arrivals; no file is opened."""
+def known_labels(
+    home: Path, spec: DatasetSpec, files: Iterable[LabelFileRow], position: int, defaults: Defaults | None
+) -> KnownLabels:
+    """Labels of a dataset as of a position in its sequence of arrivals, with its default label then; no file is opened."""
     parts: dict[int, list[LabelPart]] = {}
     for file in files:
         if file.arrival <= position:
             for ordinal, first, n in file.parts:
                 parts.setdefault(ordinal, []).append(LabelPart(home / file.path, file.checksum, first, n))
     is_class = spec.label is not None and spec.label.kind == "class"
-    return KnownLabels("labels" if is_class else "targets", parts)
+    return KnownLabels("labels" if is_class else "targets", parts, defaults)
 
 
 def arrive_later(spec: DatasetSpec) -> bool:

@@ -129,9 +129,9 @@ class DatasetView:
         return out
 
     def label_version(self, batch: BatchRow) -> int:
-        """Number of label files with labels of a batch at the view's position: with it alone its labels can change."""
+        """Version of the labels of a batch at the view's position, which grows with it: with it alone its labels can change."""
         position = self.label_position
-        return 0 if position is None else len(self._shared.known(position).parts.get(batch.ordinal, ()))
+        return 0 if position is None else self._shared.known(position).version(batch.ordinal)
 
     def largest_class(self) -> int:
         """Largest class that any label, purged ones included, has had up to the view's position; where labels arrive later.
