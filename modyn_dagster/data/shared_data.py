@@ -20,10 +20,9 @@ from modyn_dagster.catalog.datasets import DatasetRow, sample
 from modyn_dagster.catalog.labels.label_files import LabelFileRow, complete_label_files, label_files
 from modyn_dagster.catalog.samples import iter_values
 from modyn_dagster.data.batch_index import open_index
-from modyn_dagster.data.default_labels import defaults_at
 from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.data.known_batches import BatchColumns
-from modyn_dagster.data.label_files import known_labels
+from modyn_dagster.data.label_files import defaults_at, known_labels
 from modyn_dagster.data.reader import SampleReader, reader_of
 from modyn_dagster.data.split import side_of
 from modyn_dagster.keys import key_of, keys_of, positions_of
