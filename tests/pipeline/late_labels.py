@@ -67,6 +67,8 @@ def arrive_later(world: World, gap: int = 1, **fields: Any) -> None:
         stored = conn.execute(sa.select(dataset.c.spec)).scalar_one()
         conn.execute(sa.update(dataset).values(spec=stored | {"label": stored["label"] | later}))
         conn.execute(sa.update(batch).values(arrival=batch.c.ordinal * gap, label_counts={}))
+        n_batches = conn.execute(sa.select(sa.func.count()).select_from(batch)).scalar_one()
+        conn.execute(sa.update(dataset).values(next_arrival=n_batches * gap))
         conn.execute(sa.update(sample).values(label=None))
     world.reload()
 
