@@ -12,6 +12,7 @@ from modyn_dagster.cli.console import say
 from modyn_dagster.cli.project import missing_project
 from modyn_dagster.errors import ConfigError, DataError, ModynError
 from modyn_dagster.imports import import_callable
+from modyn_dagster.pipeline.label_bias import label_bias_warnings
 from modyn_dagster.reproducibility.devices import resolve_device
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.learning.device import devices_in
@@ -33,7 +34,8 @@ def check(with_data: bool, as_json: bool) -> None:
     of another dtype, labels and times that cannot be used, and features that are no numbers. Nothing is registered.
 
     Reports all errors, not only the first. Ends with exit code 1 when there is one. Touches no Postgres. A GPU that this machine
-    does not have is a warning: the pipeline may run on another one.
+    does not have is a warning: the pipeline may run on another one. So is a score or a performance trigger without `maturity`
+    where labels arrive later.
     """
     folder = Settings.from_environment().project
     errors: list[ModynError] = list(project_errors(folder))
@@ -46,7 +48,7 @@ def check(with_data: bool, as_json: bool) -> None:
         return
     report_errors(errors)
     project = load_project(folder)
-    for warning in device_warnings(project):
+    for warning in [*device_warnings(project), *bias_warnings(project)]:
         say(f"warning: {warning}", err=True)
     say(_summary(project) + ("; the first rows of the files fit them" if with_data else ""))
 
@@ -80,6 +82,12 @@ def device_warnings(project: Project) -> Iterator[ConfigError]:
     for pipeline in project.pipelines.values():
         for field, device in devices_in(pipeline.model_dump(mode="json")):
             yield from _errors_of(partial(resolve_device, device, source=f"pipeline {pipeline.name}", field=field))
+
+
+def bias_warnings(project: Project) -> Iterator[ConfigError]:
+    """Find scores and triggers that the delay of labels may bias."""
+    for pipeline in project.pipelines.values():
+        yield from label_bias_warnings(pipeline, project.datasets[pipeline.dataset])
 
 
 def _data_errors(folder: Path) -> Iterator[ModynError]:

@@ -16,8 +16,10 @@ from fastpath.format.labels.known_labels import KnownLabels
 from modyn_dagster.catalog.batches import BatchRow, mtimes_in_place, visible_batches
 from modyn_dagster.catalog.datasets import Column, DatasetRow, get_dataset
 from modyn_dagster.catalog.labels.label_files import complete_label_files
+from modyn_dagster.data.batch_index import open_index
 from modyn_dagster.data.deleted_lists import DeletedLists
-from modyn_dagster.data.label_files import arrive_later, known_labels
+from modyn_dagster.data.known_batches import BatchColumns
+from modyn_dagster.data.label_files import arrive_later, defaults_at, known_labels
 from modyn_dagster.data.rows.layouts import Filling, Layouts, field_values, layouts_of, narrow_types
 from modyn_dagster.data.rows.row_decoding import record_dtype, row_decoder
 from modyn_dagster.data.samples import Samples
@@ -163,7 +165,12 @@ def open_reader(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec, root: s
     labels = None
     if arrive_later(spec):
         files = complete_label_files(conn, row.id)
-        labels = known_labels(home, spec, files, max((file.arrival for file in files), default=-1))
+        arrivals = [batch.arrival for batch in batches[-1:]] + [file.arrival for file in files[-1:]]
+        newest = max((arrival for arrival in arrivals if arrival is not None), default=-1)
+        rows = {batch.ordinal: batch for batch in batches}
+        columns = BatchColumns.of(batches)
+        defaults = defaults_at(spec, batches, columns, lambda ordinal: open_index(home, rows[ordinal]), newest)
+        labels = known_labels(home, spec, files, newest, defaults)
     modified = mtimes_in_place(conn, row.id)
     return reader_of(batches, spec, row, root=root, home=home, modified=modified, deleted=deleted, labels=labels)
 

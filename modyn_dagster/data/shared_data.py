@@ -22,7 +22,7 @@ from modyn_dagster.catalog.samples import iter_values
 from modyn_dagster.data.batch_index import open_index
 from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.data.known_batches import BatchColumns
-from modyn_dagster.data.label_files import known_labels
+from modyn_dagster.data.label_files import defaults_at, known_labels
 from modyn_dagster.data.reader import SampleReader, reader_of
 from modyn_dagster.data.split import side_of
 from modyn_dagster.keys import key_of, keys_of, positions_of
@@ -41,6 +41,7 @@ class SharedData:
     """Files and cached arrays of some batches, which views of these batches, or of the first of them, share.
 
     Attributes:
+        batches: in ordinal order.
         deleted: deleted positions of the batches.
         index, sides, attribute: index, sides of the split and an attribute of a batch by ordinal, remembered.
         known: labels as of a position, remembered; where labels arrive later.
@@ -63,7 +64,7 @@ class SharedData:
         self._replacing, self._uses, self._most_open = Lock(), 0, MOST_OPEN
         self._engine, self._home, self._row, self._spec, self._root = engine, home, row, spec, root
         self.strict = strict
-        self._batches = batches
+        self.batches = batches
         by_ordinal = {batch.ordinal: batch for batch in batches}
         self.deleted = DeletedLists(home, row.name, batches)
         # Caches of functions, not of methods: a cached method would keep this object and its open files alive.
@@ -77,7 +78,7 @@ class SharedData:
     @cached_property
     def columns(self) -> BatchColumns:
         """Facts of the batches, one element per batch."""
-        return BatchColumns.of(self._batches) if self._columns is None else self._columns
+        return BatchColumns.of(self.batches) if self._columns is None else self._columns
 
     @cached_property
     def label_files(self) -> Sequence[LabelFileRow]:
@@ -124,7 +125,7 @@ class SharedData:
         with transaction(self._engine) as conn:
             modified = mtimes_in_place(conn, self._row.id)
         return reader_of(
-            self._batches,
+            self.batches,
             self._spec,
             self._row,
             root=self._root,
@@ -137,7 +138,8 @@ class SharedData:
 
 
 def _labels_as_of(home: Path, spec: DatasetSpec, shared: "SharedData", position: int) -> KnownLabels:
-    return known_labels(home, spec, shared.label_files, position)
+    defaults = defaults_at(spec, shared.batches, shared.columns, shared.index, position)
+    return known_labels(home, spec, shared.label_files, position, defaults)
 
 
 def _read_index(home: Path, batches: Mapping[int, BatchRow], ordinal: int) -> BatchIndex:

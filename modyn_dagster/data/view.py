@@ -15,11 +15,12 @@ from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.data.known_batches import BatchColumns
-from modyn_dagster.data.label_files import arrive_later, is_labelled
+from modyn_dagster.data.label_files import arrive_later, is_labelled, time_at
 from modyn_dagster.data.reader import SampleReader
 from modyn_dagster.data.shared_data import SharedData
 from modyn_dagster.data.split import EVALUATE, TRAIN, side_of
 from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, ordinal_of, ordinals_of, positions_of
+from modyn_dagster.spec.base import timedelta_of
 from modyn_dagster.spec.dataset import DatasetSpec
 
 Positions = npt.NDArray[np.int64]
@@ -128,10 +129,18 @@ class DatasetView:
             out[rows] = self.labels(batch)[0][positions_of(keys[rows])]
         return out
 
-    def label_version(self, batch: BatchRow) -> int:
-        """Number of label files with labels of a batch at the view's position: with it alone its labels can change."""
+    def are_older(self, keys: KeyArray, age: np.timedelta64) -> npt.NDArray[np.bool_]:
+        """Test samples by key for an age at the view's position, ``bool[n]``: the time from them to the newest of then."""
         position = self.label_position
-        return 0 if position is None else len(self._shared.known(position).parts.get(batch.ordinal, ()))
+        now = self.time_reached if position is None else time_at(self._shared.batches, self._shared.columns, position)
+        if now is None or len(keys) == 0:
+            return np.zeros(len(keys), dtype=bool)
+        return np.asarray(self.reader.store.timestamps(keys) + age <= now)
+
+    def label_version(self, batch: BatchRow) -> int:
+        """Version of the labels of a batch at the view's position, which grows with it: with it alone its labels can change."""
+        position = self.label_position
+        return 0 if position is None else self._shared.known(position).version(batch.ordinal)
 
     def largest_class(self) -> int:
         """Largest class that any label, purged ones included, has had up to the view's position; where labels arrive later.
@@ -281,6 +290,13 @@ class DatasetView:
         if side is None or first >= stop:
             return np.arange(first, max(first, stop))
         return first + np.flatnonzero(self._shared.sides(batch.ordinal)[first:stop] == side)
+
+
+def mature_keys(view: DatasetView, keys: KeyArray, maturity: str | None) -> KeyArray:
+    """Keys of the samples of at least an age, a duration, at the view's position; all where labels come with their samples."""
+    if maturity is None or view.label_position is None:
+        return keys
+    return keys[view.are_older(keys, timedelta_of(maturity))]
 
 
 def _ordinal(batch: BatchRow) -> int:

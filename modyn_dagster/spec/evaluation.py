@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, ValidationInfo, model_validator
 
-from modyn_dagster.spec.base import Name, Spec, require_module
+from modyn_dagster.spec.base import Duration, Name, Spec, require_module
 from modyn_dagster.spec.intervals import IntervalsSpec, TumblingIntervals
 
 _WHOSE = "Whose: of the run that stands for this pipeline (the open live run, else the newest replay); default: the run itself."
@@ -134,6 +134,12 @@ class EvaluationSpec(Spec):
         le=1,
         exclude_if=lambda share: share == 0,
         description="Share of an interval's samples whose labels must be known; with fewer a score is undefined.",
+    )
+    maturity: Duration | None = Field(
+        None,
+        exclude_if=lambda age: age is None,
+        description="Where labels arrive later: scores as known wait until every sample of their interval has this age. "
+        "Default: no wait, which is biased where the delay of a label depends on it.",
     )
     confidence: ConfidenceSpec = Field(
         ConfidenceSpec(), exclude_if=lambda block: block == ConfidenceSpec(), description="Confidence interval of every cell."

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
-from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.base import Duration, Spec
 from modyn_dagster.spec.formats import CsvFormat, FixedRowsFormat, JsonlFormat, ParquetFormat
 
 
@@ -159,6 +159,23 @@ class LabelFiles(Spec):
     known_at: Time = ColumnTime(source="column", column="known_at")
 
 
+class DefaultLabel(Spec):
+    """Label of a sample that still has none when the stream is some time older than it; a label that arrives replaces it."""
+
+    label: int | float | str = Field(description="A number of a class below `n_classes`, a name of `classes`, or a target.")
+    after: Duration = Field(description="Age of the sample: the time from it to the newest sample of the stream.")
+
+    def value(self, kind: Literal["class", "target"], classes: list[str] | None) -> int | float:
+        """The label as it is stored: the number of a class, or a target.
+
+        >>> DefaultLabel(label="no", after="30d").value("class", ["yes", "no"])
+        1
+        """
+        if isinstance(self.label, str):
+            return (classes or []).index(self.label)
+        return int(self.label) if kind == "class" else float(self.label)
+
+
 class LabelSpec(Spec):
     """The label to learn: a class (integer or string) or a regression target (float)."""
 
@@ -176,6 +193,11 @@ class LabelSpec(Spec):
         description="`later`: labels come in files of their own, may be corrected, and a sample may have none.",
     )
     files: LabelFiles | None = Field(None, exclude_if=lambda files: files is None, description="Labels that arrive later.")
+    default_after: DefaultLabel | None = Field(
+        None,
+        exclude_if=lambda default: default is None,
+        description="Label of samples that have had none for so long, such as clicks after which nobody bought.",
+    )
 
     @model_validator(mode="after")
     def _classes_are_for_classes(self) -> Self:
@@ -197,4 +219,25 @@ class LabelSpec(Spec):
             raise ValueError("labels that arrive later need `files`, the files in which they come")
         elif not elsewhere and self.from_.source != "column":
             raise ValueError("with `arrives: later`, labels that are known at once come from a column of the samples")
+        return self
+
+    @model_validator(mode="after")
+    def _default_is_a_label(self) -> Self:
+        if self.default_after is None:
+            return self
+        label = self.default_after.label
+        if self.arrives == "with_sample":
+            raise ValueError("`default_after` is for labels that come after their samples: add `arrives: later`, or remove it")
+        if self.kind == "target":
+            if isinstance(label, str):
+                raise ValueError(f"default_after.label must be a number, as targets are, not {label!r}")
+        elif self.classes is not None:
+            if label not in self.classes:
+                raise ValueError(f"default_after.label must be one of classes ({', '.join(self.classes)}), not {label!r}")
+        elif self.n_classes is None:
+            raise ValueError(
+                "`default_after` needs `n_classes` or `classes`, so that its label has one number from the beginning"
+            )
+        elif not isinstance(label, int) or not 0 <= label < self.n_classes:
+            raise ValueError(f"default_after.label must be a class, 0 to {self.n_classes - 1}, not {label!r}")
         return self

@@ -159,6 +159,7 @@ def _performance(spec: PerformanceTriggerSpec, windows: TrainingWindows, warmup:
         label_free=spec.label_free,
         interval=spec.interval,
         min_coverage=spec.min_coverage,
+        maturity=spec.maturity,
         warmup=warmup,
     )
 

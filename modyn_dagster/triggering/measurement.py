@@ -51,6 +51,7 @@ class PerformanceNeed:
         label_free: estimate the metric from calibrated probabilities (CBPE) instead of labels.
         calibrate: last training window; its ``calibrate`` split gives the expected accuracy and calibrates probabilities.
         interval: probability of the estimate's interval, of which the better end is the value; None: the estimate is.
+        maturity: smallest age of the samples of ``calibrate`` that count, a duration; None: any. ``window`` is cut already.
     """
 
     ordinal: int
@@ -59,6 +60,7 @@ class PerformanceNeed:
     label_free: bool = False
     calibrate: KeyRange | None = None
     interval: float | None = None
+    maturity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,6 +273,39 @@ def test_a_gpu_that_this_machine_does_not_have_is_a_warning(project: Path, monke
 
 
 @pytest.mark.parametrize(
+    ("label", "maturity", "words"),
+    [
+        ({"arrives": "later"}, None, "positives come early"),
+        ({"arrives": "later", "default_after": {"label": 0, "after": "30d"}}, "20d", "from the age of 30d on"),
+        ({"arrives": "later", "default_after": {"label": 0, "after": "30d"}}, "30d", None),
+        ({}, "30d", "come with their samples"),
+        ({}, None, None),
+    ],
+)
+def test_scores_that_the_delay_of_labels_biases_are_a_warning(
+    project: Path, label: dict[str, Any], maturity: str | None, words: str | None
+) -> None:
+    [path] = (project / "datasets").iterdir()
+    dataset = yaml.safe_load(path.read_text())
+    write(path, dataset | {"label": {"n_classes": 2, "from": {"source": "column", "column": "label"}} | label})
+    fields = {} if maturity is None else {"maturity": maturity}
+    trigger = {"kind": "performance", "decision": {"rule": "threshold", "value": 0.8}, **fields}
+    ensemble = {"kind": "ensemble", "rule": "any", "policies": {"a": trigger, "b": {"kind": "amount", "every": 9}}}
+    for each in (project / "pipelines").iterdir():
+        each.unlink()
+    pipeline = PIPELINE | {"trigger": ensemble, "evaluation": PIPELINE["evaluation"] | fields}
+    write(project / "pipelines" / f"{PIPELINE['name']}.yaml", pipeline)
+    result = CliRunner().invoke(main, ["check"], catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    warnings = [line for line in result.output.splitlines() if line.startswith("warning: ")]
+    if words is None:
+        assert warnings == []
+        return
+    assert [" evaluation.maturity: " in warnings[0], " trigger.policies.a.maturity: " in warnings[1]] == [True, True]
+    assert all(words in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(
     ("strategy", "words"),
     [
         ({"kind": "rtbs", "n": 50, "decay": {"keep": 0.5, "after": "1d"}, "shards": 0}, "greater than or equal to 1"),

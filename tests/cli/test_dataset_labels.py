@@ -85,6 +85,24 @@ def test_later_files_arrive_when_they_are_imported_and_a_bad_one_is_delivered_ag
     assert "'4-0'" in shown
 
 
+def test_samples_that_are_labelled_by_default_are_counted_apart(world: World) -> None:
+    path = world.folder / "datasets" / f"{DATASET}.yaml"
+    content = yaml.safe_load(path.read_text())
+    content["label"]["default_after"] = {"label": 0, "after": "1d"}
+    path.write_text(yaml.safe_dump(content))
+    for day in range(3):
+        # The first label of a day alone.
+        file = world.folder / "labels" / f"of_{day}.csv"
+        file.write_text("\n".join(file.read_text().splitlines()[:2]) + "\n")
+    run("import", DATASET)
+    status = json.loads(run("labels", "status", DATASET, "--json").stdout)
+    ages = status["coverage_by_age"]
+    assert sum(age["labelled"] for age in ages) == sum(age["by_default"] for age in ages) + 3
+    assert sum(age["by_default"] for age in ages) == 117
+    shown = " ".join(run("labels", "status", DATASET).stdout.split())
+    assert "120 of 160 samples have a label, 117 of them by default" in shown
+
+
 def test_labels_of_a_dataset_without_label_files_are_refused(world: World) -> None:
     path = world.folder / "datasets" / f"{DATASET}.yaml"
     content = yaml.safe_load(path.read_text())

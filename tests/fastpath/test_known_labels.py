@@ -80,11 +80,11 @@ def test_a_missing_file_is_an_error_only_for_its_batches(tmp_path: Path) -> None
 def test_merged_labels_in_memory_are_bounded_by_their_bytes(tmp_path: Path) -> None:
     parts = tuple(known(tmp_path, [[(0, 4, 3, 7, 7)]]).parts[0])
     cache = MergedLabels(most_bytes=3 * 800)
-    merges = [cache.of((parts, "labels", 0, n)) for n in (100, 100, 50, 50, 100)]
+    merges = [cache.of((parts, "labels", 0, n, 0, 0)) for n in (100, 100, 50, 50, 100)]
     assert merges[0] is merges[1] is merges[4]
     assert cache.n_bytes == 1200
-    large = cache.of((parts, "labels", 0, 10_000))
+    large = cache.of((parts, "labels", 0, 10_000, 0, 0))
     assert large[:6].tolist() == [-1, -1, -1, -1, 3, -1]
     assert cache.n_bytes == 80_000
-    cache.of((parts, "labels", 0, 200))
+    cache.of((parts, "labels", 0, 200, 0, 0))
     assert cache.n_bytes == 1600

@@ -60,16 +60,22 @@ def delayed(labels: Iterable[Label], batches: int) -> list[Label]:
     return [each for each in late if each.key % 7]
 
 
-def arrive_later(world: World, gap: int = 1) -> None:
-    """Take the labels of a project away from its samples; batches arrive ``gap`` apart, from 0 on."""
+def arrive_later(world: World, gap: int = 1, **fields: Any) -> None:
+    """Take the labels of a project away from its samples; batches arrive ``gap`` apart, from 0 on.
+
+    ``fields`` are other ones of the label's spec.
+    """
     path = world.folder / "datasets" / f"{DATASET}.yaml"
     content = yaml.safe_load(path.read_text())
-    content["label"]["arrives"] = "later"
+    later = {"arrives": "later"} | fields
+    content["label"] |= later
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     with world.platform.transaction() as conn:
         stored = conn.execute(sa.select(dataset.c.spec)).scalar_one()
-        conn.execute(sa.update(dataset).values(spec=stored | {"label": stored["label"] | {"arrives": "later"}}))
+        conn.execute(sa.update(dataset).values(spec=stored | {"label": stored["label"] | later}))
         conn.execute(sa.update(batch).values(arrival=batch.c.ordinal * gap, label_counts={}))
+        n_batches = conn.execute(sa.select(sa.func.count()).select_from(batch)).scalar_one()
+        conn.execute(sa.update(dataset).values(next_arrival=n_batches * gap))
         conn.execute(sa.update(sample).values(label=None))
     world.reload()
 

@@ -56,6 +56,7 @@ BLOCKS: Final[dict[str, Block]] = {
     "rolling": drift({"rule": "rolling_mean", "window": 2, "deviation": 0.1}, every=2),
     "p_value": drift({"rule": "p_value", "alpha": 0.3}, warmup={"intervals": 5, "policy": {"kind": "time", "every": "9d"}}),
     "accuracy": performance({"rule": "threshold", "value": 0.3}, every=4),
+    "mature": performance({"rule": "threshold", "value": 0.3}, every=4, maturity="2d"),
     "avoidable": performance(
         {"rule": "misclassifications", "value": 2, "expected_accuracy": "calibrate", "allow_reduction": True},
         every=2,

@@ -1,7 +1,7 @@
 """Labels known at a position in the sequence of arrivals, merged from label files batch by batch.
 
 Every sample has one label or none: among its rows the latest ``known_at`` wins, then the smallest digest, in whatever order the
-files came. -1 and NaN stand for a sample without a label.
+files came. A sample without a row may have a default label from an age on. -1 and NaN stand for a sample without a label.
 """
 
 from collections import OrderedDict
@@ -40,6 +40,20 @@ class LabelPart:
     n: int
 
 
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """Default label of samples without a row.
+
+    Attributes:
+        value: class index or target.
+        n_closed: number of samples at the beginning of each batch that have it, by ordinal: samples of a batch are ordered by
+            time. A batch without any has no entry.
+    """
+
+    value: float
+    n_closed: Mapping[int, int]
+
+
 @dataclass(frozen=True)
 class KnownLabels:
     """Labels of a dataset known at one position.
@@ -47,17 +61,28 @@ class KnownLabels:
     Attributes:
         kind: ``labels`` (class indices) or ``targets``.
         parts: rows of each batch that were known, by ordinal; a batch without any has no entry.
+        defaults: default label at the position; None where a sample without a row has no label.
     """
 
     kind: LabelKind
     parts: Mapping[int, Sequence[LabelPart]]
+    defaults: Defaults | None = None
 
     def of(self, ordinal: int, n: int) -> LabelArray:
         """Labels of the ``n`` samples of a batch, ``int64[n]`` (-1: none) or ``float64[n]`` (NaN: none), read-only.
 
         Raises ``CorruptFile`` for a file that is missing or damaged, or holds labels of samples that the batch does not have.
         """
-        return _MERGED.of((tuple(self.parts.get(ordinal, ())), self.kind, ordinal, n))
+        return _MERGED.of((tuple(self.parts.get(ordinal, ())), self.kind, ordinal, n, *self._default(ordinal)))
+
+    def version(self, ordinal: int) -> int:
+        """Number that grows with the position whenever labels of a batch can have changed."""
+        return len(self.parts.get(ordinal, ())) + self._default(ordinal)[0]
+
+    def _default(self, ordinal: int) -> tuple[int, float]:
+        """Number of samples with the default label at the beginning of a batch, and this label."""
+        n_closed = 0 if self.defaults is None else self.defaults.n_closed.get(ordinal, 0)
+        return n_closed, 0 if self.defaults is None or n_closed == 0 else self.defaults.value
 
 
 @lru_cache(maxsize=_MOST_FILES)
@@ -65,9 +90,11 @@ def _opened(path: Path, checksum: str | None) -> LabelFile:
     return LabelFile.open(path, checksum)
 
 
-def _merged(parts: Sequence[LabelPart], kind: LabelKind, ordinal: int, n: int) -> LabelArray:
+def _merged(parts: Sequence[LabelPart], kind: LabelKind, ordinal: int, n: int, n_closed: int, default: float) -> LabelArray:
     is_class = kind == "labels"
     values: LabelArray = np.full(n, -1, np.int64) if is_class else np.full(n, np.nan, np.float64)
+    # Any row replaces it, whenever it was known.
+    values[:n_closed] = default
     # One part alone, the usual case, needs no comparison of times.
     known_at = np.full(n, np.iinfo(np.int64).min) if len(parts) > 1 else None
     digests = np.zeros(n, np.uint64) if len(parts) > 1 else None
@@ -87,7 +114,7 @@ def _merged(parts: Sequence[LabelPart], kind: LabelKind, ordinal: int, n: int) -
 
 
 #: Arguments of ``_merged``.
-_Merge = tuple[tuple[LabelPart, ...], LabelKind, int, int]
+_Merge = tuple[tuple[LabelPart, ...], LabelKind, int, int, int, float]
 
 
 class MergedLabels:
@@ -109,7 +136,7 @@ class MergedLabels:
             return sum(values.nbytes for values in self._arrays.values())
 
     def of(self, merge: _Merge) -> LabelArray:
-        """Labels merged now or before, for parts, kind, ordinal and number of samples, as ``KnownLabels.of``."""
+        """Labels merged now or before, for the arguments of ``_merged``, as ``KnownLabels.of``."""
         with self._lock:
             values = self._arrays.pop(merge, None)
             if values is not None:

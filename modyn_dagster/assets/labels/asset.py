@@ -130,4 +130,4 @@ def _coverage(platform: "Platform", dataset: str) -> "LabelCoverage":
     with platform.transaction() as conn:
         row = get_dataset(conn, dataset)
         batches, files = list_batches(conn, row.id), label_files(conn, row.id)
-    return label_coverage(platform.home, dataset, batches, files)
+    return label_coverage(platform.home, platform.project.datasets[dataset], batches, files)

@@ -75,7 +75,8 @@ def retry(name: str, batch: str | None) -> None:
 def status(name: str, as_json: bool) -> None:
     """Show the label batches of dataset NAME, coverage by age of the samples, corrections, and ids that wait for a sample.
 
-    Age is the time from a sample to the newest one of the dataset.
+    Age is the time from a sample to the newest one of the dataset. Samples that have the label of `default_after` count as
+    labelled; they are also counted apart.
     """
     from modyn_dagster.catalog.batches import list_batches
     from modyn_dagster.catalog.labels.label_batches import list_label_batches
@@ -91,7 +92,7 @@ def status(name: str, as_json: bool) -> None:
             batches, files = list_label_batches(conn, dataset_id), label_files(conn, dataset_id)
             n_waiting, waiting = count_waiting(conn, dataset_id), waiting_ids(conn, dataset_id, None if as_json else _SHOWN)
             samples = list_batches(conn, dataset_id)
-        coverage = label_coverage(platform.home, name, samples, files)
+        coverage = label_coverage(platform.home, spec, samples, files)
     if as_json:
         click.echo(json.dumps(_status(name, batches, coverage, waiting), indent=2))
         return
@@ -157,7 +158,8 @@ def _status(
             for batch in batches
         ],
         "coverage_by_age": [
-            {"age": share.name, "samples": share.n_samples, "labelled": share.n_labelled} for share in coverage.by_age
+            {"age": share.name, "samples": share.n_samples, "labelled": share.n_labelled, "by_default": share.n_default}
+            for share in coverage.by_age
         ],
         "corrections": coverage.n_corrections,
         "corrected_samples": coverage.n_corrected,
@@ -193,11 +195,16 @@ def _show(
         rows.append((batch.partition_key, state, *counts, first, last, batch.error or found))
     header = ("label batch", "state", "labels", "known", "waiting", "from", "to", "notes")
     show_table(Table(header, tuple(rows), title=f"{name}: label batches", texts=True).rich())
-    ages = tuple((share.name, str(share.n_samples), str(share.n_labelled), share.text) for share in coverage.by_age)
+    ages = tuple(
+        (share.name, str(share.n_samples), str(share.n_labelled), str(share.n_default), share.text) for share in coverage.by_age
+    )
     total = coverage.total
-    caption = f"{total.n_labelled} of {total.n_samples} samples have a label; {coverage.n_corrections} corrections of "
+    by_default = f", {total.n_default} of them by default" if total.n_default else ""
+    caption = (
+        f"{total.n_labelled} of {total.n_samples} samples have a label{by_default}; {coverage.n_corrections} corrections of "
+    )
     caption += f"{coverage.n_corrected} samples; {n_waiting} ids wait for their sample"
-    show_table(Table(("age", "samples", "labelled", "share"), ages, caption, title=f"{name}: coverage").rich())
+    show_table(Table(("age", "samples", "labelled", "by default", "share"), ages, caption, title=f"{name}: coverage").rich())
     if waiting:
         ids = tuple(
             (shown_id(row.sample_id), str(row.n_labels), row.partition_key, f"{row.first_known:%Y-%m-%d %H:%M}")

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.data.label_files import is_labelled
-from modyn_dagster.data.split import CALIBRATE
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.label_free.estimator import Estimator
 from modyn_dagster.evaluation.metrics.calibration import confidences
@@ -92,7 +91,7 @@ def _calibrating(context: MeasurementContext, need: PerformanceNeed) -> WindowVa
     if dataset.split.calibrate == 0:
         rule = f"must leave a `calibrate` share for the trigger of {context.run.pipeline}, which measures the accuracy to expect"
         raise ConfigError(f"dataset {dataset.name}", "split", dataset.split.model_dump(), rule)
-    return context.samples(need.calibrate, CALIBRATE, labelled=True)
+    return context.calibration_samples(need.calibrate, need.maturity)
 
 
 def _estimated(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.data.split import TRAIN
-from modyn_dagster.data.view import DatasetView
+from modyn_dagster.data.split import CALIBRATE, TRAIN
+from modyn_dagster.data.view import DatasetView, mature_keys
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.pipeline.measure.feature_extractor import FeatureExtractor, WindowValues
 from modyn_dagster.spec.triggers.drift import FeaturesSpec
@@ -44,9 +44,14 @@ class MeasurementContext:
     taps: frozenset[str]
     detectors: "Detectors"
 
-    def samples(self, window: KeyRange, side: int = TRAIN, *, labelled: bool = False) -> WindowValues:
-        """Compute the taps for the present samples of a window on one side of the split, or for those with a known label."""
-        return self.extractor.values(self.view, self.view.keys_on(side, window, labelled=labelled), self.taps)
+    def samples(self, window: KeyRange) -> WindowValues:
+        """Compute the taps for the present train samples of a window."""
+        return self.extractor.values(self.view, self.view.keys_on(TRAIN, window), self.taps)
+
+    def calibration_samples(self, window: KeyRange, maturity: str | None) -> WindowValues:
+        """Compute the taps for those calibration samples of a window with a known label, from an age on."""
+        keys = self.view.keys_on(CALIBRATE, window, labelled=True)
+        return self.extractor.values(self.view, mature_keys(self.view, keys, maturity), self.taps)
 
     def unseen(self, window: KeyRange) -> KeyRange:
         """Return the part of a window that the model has not trained on."""

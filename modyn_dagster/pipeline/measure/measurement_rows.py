@@ -20,6 +20,8 @@ from modyn_dagster.values.digest import bytes_digest
 from modyn_dagster.values.json_values import canonical_json, json_number, json_values_of
 
 ROWS_AT_ONCE: Final = 5_000
+#: Fields of needs that came later, and are None where they are not used.
+_ADDED: Final = frozenset({"interval", "maturity"})
 
 
 class RecordedMeasurements:
@@ -73,7 +75,7 @@ def needs_digest(needs: MeasurementSpec) -> str:
 
 def _asked(need: Need) -> dict[str, Any]:
     """Fields of a need. One that came later counts only where it is used, so that recorded answers keep their digests."""
-    return {name: value for name, value in asdict(need).items() if (name, value) != ("interval", None)}
+    return {name: value for name, value in asdict(need).items() if value is not None or name not in _ADDED}
 
 
 def _json_default(value: object) -> Any:

@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.base import Duration, Spec
 from modyn_dagster.spec.evaluation import ESTIMATED, MetricName
 from modyn_dagster.spec.triggers.base import AmountTriggerSpec, AtLeast, PolicyName, SecondsModel, TimeTriggerSpec, TriggerBase
 from modyn_dagster.spec.triggers.decision import (
@@ -115,6 +115,12 @@ class PerformanceTriggerSpec(BatchedTrigger):
         le=1,
         exclude_if=lambda share: share == 0,
         description="Share of the judged samples whose labels must be known; below it they are judged at a later point.",
+    )
+    maturity: Duration | None = Field(
+        None,
+        exclude_if=lambda age: age is None,
+        description="Where labels arrive later: judge samples, and calibrate on samples, from this age on, labelled or not. "
+        "Default: at once, which is biased where the delay of a label depends on it.",
     )
 
     @model_validator(mode="after")

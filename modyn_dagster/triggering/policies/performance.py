@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from modyn_dagster.keys import KeyRange
+from modyn_dagster.spec.base import seconds_of
 from modyn_dagster.spec.evaluation import MetricName
 from modyn_dagster.triggering.criteria import Criterion, Verdict, compared
 from modyn_dagster.triggering.measurement import COVERAGE, Measured, PerformanceNeed
@@ -14,6 +15,9 @@ from modyn_dagster.triggering.policies.forecasts import ScoreForecast
 from modyn_dagster.triggering.policies.misclassification_tally import MisclassificationTally
 from modyn_dagster.triggering.policies.training_windows import TrainingWindows
 from modyn_dagster.triggering.policy import Decision, ModelTrained, State
+from modyn_dagster.triggering.stream.loaded_batch import microseconds
+
+_MICROSECONDS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,8 @@ class PerformancePolicy(BatchedPolicy):
         interval: probability of the estimate's interval, whose better end is judged; None: the estimate is judged.
         min_coverage: share of the samples whose labels must be known; with fewer the policy waits, and judges them together with
             those up to a later point. Says nothing of estimates with ``label_free``.
+        maturity: age, a duration, from which on samples are judged; those behind a younger one wait with it. Estimates with
+            ``label_free`` are calibrated on samples of this age, and judge all at once. None: samples are judged at once.
         warmup: decides at the first points.
 
     >>> from modyn_dagster.triggering import build_policy, simulate
@@ -72,6 +78,7 @@ class PerformancePolicy(BatchedPolicy):
         label_free: bool = False,
         interval: float | None = None,
         min_coverage: float = 0,
+        maturity: str | None = None,
         warmup: Warmup | None = None,
     ) -> None:
         super().__init__(every, warmup)
@@ -82,33 +89,51 @@ class PerformancePolicy(BatchedPolicy):
         self.label_free = label_free
         self.interval = interval
         self.min_coverage = min_coverage
-        # Key after which samples are not judged yet, while the policy waits for their labels.
+        self.maturity = maturity
+        # Key after which samples are not judged yet, while the policy waits for their labels or for their age.
         self._waits_after: int | None = None
 
     def __repr__(self) -> str:
         return f"PerformancePolicy(every={self.every}, {self.metric!r}, {self.rule!r}, forecast={self.forecast!r})"
 
-    def need(self, point: DecisionPoint) -> PerformanceNeed:
-        """The metric on new samples, and the last training window where something is calibrated on it."""
+    def need(self, point: DecisionPoint) -> PerformanceNeed | None:
+        """The metric on new samples, and the last training window where something is calibrated on it; None without samples."""
         calibrates = self.label_free or (isinstance(self.rule, MisclassificationLimit) and self.rule.tally.calibrates)
         calibrate = self.windows.newest(point.stream) if calibrates else None
+        window = self._window(point)
+        if self.maturity is not None and window.until <= window.after:
+            return None
+        return PerformanceNeed(point.ordinal, window, self.metric, self.label_free, calibrate, self.interval, self.maturity)
+
+    def _window(self, point: DecisionPoint) -> KeyRange:
+        """Samples to judge; empty where all new ones are too young."""
         after = point.unseen_after if self._waits_after is None else max(self._waits_after, point.trigger)
-        window = KeyRange(after, point.key)
-        return PerformanceNeed(point.ordinal, window, self.metric, self.label_free, calibrate, self.interval)
+        if self.maturity is None or self.label_free:
+            return KeyRange(after, point.key)
+        moment = microseconds(point.stream.time(point.key)) - seconds_of(self.maturity) * _MICROSECONDS
+        # Running times: whatever is before the first younger sample is old enough.
+        return KeyRange(after, max(after, point.stream.later_than(moment, point.key).after))
 
     def judge(self, point: DecisionPoint, measured: Measured | None) -> Decision:
         """Judge the measured score, or the forecast one."""
+        window, young = self._window(point), dict[str, Any]()
+        if self.maturity is not None and not self.label_free:
+            young = {"n_immature": point.stream.count(window.until, point.key)}
+            if window.until <= window.after:
+                self._waits_after = window.after
+                reason = f"no new sample is {self.maturity} old, {young['n_immature']} are younger"
+                return Decision(False, point.key, reason, details={"n_samples": 0.0, **young})
         score, n = value_of(measured, self.metric, point.key), value_of(measured, "n_samples", point.key) or 0.0
-        details: dict[str, Any] = {"n_samples": n}
+        details: dict[str, Any] = {"n_samples": n, **young}
         if self.min_coverage and not self.label_free:
             # Measured where labels arrive later only; elsewhere every sample has one.
             coverage = 1.0 if measured is None else measured.values.get(COVERAGE, 1.0) or 0.0
             details[COVERAGE] = coverage
             if coverage < self.min_coverage:
-                self._waits_after = point.previous if self._waits_after is None else self._waits_after
+                self._waits_after = window.after
                 reason = f"labels of {coverage:.1%} of the samples are known, below min_coverage {self.min_coverage:.1%}"
                 return Decision(False, point.key, reason, details=details)
-        self._waits_after = None
+        self._waits_after = window.until if young else None
         if score is None or not isfinite(score):
             return Decision(False, point.key, f"{self.metric} is undefined here ({n:g} samples judged)", details=details)
         forecast = None if self.forecast is None else self.forecast.update(score)

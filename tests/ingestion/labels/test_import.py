@@ -10,9 +10,10 @@ from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.labels.label_batches import mark_labels_failed
 from modyn_dagster.catalog.labels.sample_ids import keys_of_ids
 from modyn_dagster.catalog.registration.datasets import ensure_dataset
+from modyn_dagster.data.split import TRAIN
 from modyn_dagster.errors import ConfigError, DataError
 from modyn_dagster.ingestion.registration import retry_labels
-from modyn_dagster.keys import key_of
+from modyn_dagster.keys import KeyRange, key_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from tests.ingestion.labels.label_world import LabelWorld, later_spec, samples
 from tests.ingestion.world import dataset_spec
@@ -194,6 +195,14 @@ def test_keys_of_a_hundred_thousand_ids_are_found_with_those_that_are_unknown(wo
         ({"label": {"arrives": "with_sample"}}, "add `arrives: later`"),
         ({"label": {"files": {**files_of(), "id": ["a", "b"]}}}, "names 2 columns"),
         ({"label": {"files": {**files_of(), "format": {"kind": "fixed_rows", "dtype": [["id", "<i8"]]}}}}, "is not a field"),
+        ({"label": {"default_after": {"label": 0, "after": "30d"}}}, "needs `n_classes` or `classes`"),
+        ({"label": {"n_classes": 2, "default_after": {"label": 2, "after": "30d"}}}, "must be a class, 0 to 1, not 2"),
+        (
+            {"label": {"classes": ["a", "b"], "default_after": {"label": "c", "after": "30d"}}},
+            r"one of classes \(a, b\), not 'c'",
+        ),
+        ({"label": {"kind": "target", "default_after": {"label": "c", "after": "30d"}}}, "must be a number"),
+        ({"label": {"n_classes": 2, "default_after": {"label": 1, "after": "30"}}}, "a whole number and a unit"),
     ],
 )
 def test_an_impossible_spec_of_labels_is_refused(fields: dict[str, Any], message: str) -> None:
@@ -208,8 +217,9 @@ def test_ids_and_labels_are_frozen_once_data_are_ingested_but_label_files_may_mo
     world.dataset(later_spec(label={"files": {**files_of(), "root": "elsewhere"}}))
     with pytest.raises(ConfigError, match="id"):
         world.dataset(later_spec(id={"source": "column", "column": "x"}))
-    with pytest.raises(ConfigError, match="label"):
-        world.dataset(later_spec(label={"n_classes": 3}))
+    for label in ({"n_classes": 3}, {"n_classes": 2, "default_after": {"label": 0, "after": "1d"}}):
+        with pytest.raises(ConfigError, match="label"):
+            world.dataset(later_spec(label=label))
 
 
 @pytest.mark.parametrize(
@@ -247,6 +257,32 @@ def test_labels_in_the_samples_own_file_are_corrected_and_completed_by_later_one
     assert world.dataset(spec).class_names == ("cat", "dog", "fox")
     assert [view.labelled_as_of(position).labels(view.batches[0])[0].tolist() for position in (0, 2)] == [[0, -1, 1], [0, 2, 0]]
     assert view.labels(view.batches[1])[0].tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ({"classes": ["cat", "dog"], "default_after": {"label": "dog", "after": "2d"}}, [0, 1, -1, -1]),
+        ({"kind": "target", "default_after": {"label": 3, "after": "2d"}}, [0.5, 3.0, None, None]),
+    ],
+)
+def test_a_label_that_has_not_come_in_time_is_the_default_one(
+    world: LabelWorld, label: dict[str, Any], expected: list[float | None]
+) -> None:
+    spec = dataset_spec(label={"arrives": "later", "from": {"source": "column", "column": "label"}, **label})
+    first = "0.5" if label.get("kind") == "target" else "cat"
+    world.write("1.csv", f"time,x,label\n2024-01-01,1,{first}\n2024-01-02,1,\n2024-01-03,1,\n2024-01-04,1,\n")
+    world.run_import(spec)
+    view = world.view(spec)
+    values, known = view.labels(view.batches[0])
+    assert [value if is_known else None for value, is_known in zip(values.tolist(), known.tolist(), strict=True)] == [
+        None if value == -1 else value for value in expected
+    ]
+    # Any reader of samples has them.
+    samples = world.reader(spec).read(view.keys_on(TRAIN, KeyRange(-1, view.last_key)))
+    found = samples.targets if samples.labels is None else samples.labels
+    assert found is not None
+    np.testing.assert_array_equal(found, values)
 
 
 def test_a_missing_target_is_none_yet_and_a_broken_class_is_named(world: LabelWorld) -> None:

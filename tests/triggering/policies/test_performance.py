@@ -243,3 +243,60 @@ def test_without_a_measured_coverage_every_sample_has_its_label():
     made = decide(performance(BELOW_HALF, every=2) | {"min_coverage": 1.0}, [0.0, 0.8, 0.4], n=6)
     assert [one.fire for one in made] == [True, False, True]
     assert made[1].details == {"n_samples": 2.0, "label_coverage": 1.0}
+
+
+@given(
+    gaps=st.lists(st.integers(0, 4), min_size=1, max_size=40),
+    every=st.integers(1, 5),
+    maturity=st.integers(1, 9),
+    least=st.sampled_from([0, 0.5]),
+    data=st.data(),
+)
+def test_every_sample_is_judged_once_it_and_all_before_it_are_mature(
+    gaps: list[int], every: int, maturity: int, least: float, data: st.DataObject
+):
+    times = np.cumsum(gaps)
+    # Late samples: a sample is as old as the running time says.
+    arrived = np.maximum.accumulate(data.draw(st.permutations(times.tolist())))
+    stream = one_batch(arrived.astype("datetime64[s]"))
+    policy = build_policy(performance(BELOW_HALF, every=every) | {"maturity": f"{maturity}s", "min_coverage": least})
+    point, judged, trained = -1, [], -1
+    while (found := policy.next_point(point, stream)) is not None:
+        point = found
+        needs = policy.needs(point)
+        mature = [key for key in range(trained + 1, point + 1) if arrived[point] - arrived[key] >= maturity]
+        new = [key for key in mature if key not in judged]
+        measured = {}
+        coverage = data.draw(st.sampled_from([0.25, 1.0]))
+        for path, need in needs.items():
+            assert isinstance(need, PerformanceNeed)
+            assert list(range(need.window.after + 1, need.window.until + 1)) == new
+            measured[path] = Measured({"accuracy": data.draw(accuracies)[0], "n_samples": len(new), "label_coverage": coverage})
+        assert bool(needs) == bool(new and trained >= 0)
+        decision = policy.decide(point, measured)
+        restored = build_policy(performance(BELOW_HALF, every=every) | {"maturity": f"{maturity}s", "min_coverage": least})
+        restored.load_state_dict(policy.state_dict())
+        policy = restored
+        if trained >= 0:
+            # No sample is skipped: the young ones are counted.
+            assert decision.details["n_immature"] == point - trained - len(mature)
+            if coverage >= least:
+                judged += new
+        if decision.fire:
+            policy.triggered(point)
+            policy.model_trained(ModelTrained(point, 1, 1.0))
+            trained, judged = point, []
+
+
+def test_without_mature_samples_the_policy_waits_and_says_how_many_are_younger():
+    policy = after_triggers(performance(BELOW_HALF, every=10) | {"maturity": "15s"}, 3)
+    assert policy.needs(point_of(policy, -1, STREAM)) == {}
+    waiting = policy.decide(9)
+    assert (waiting.fire, waiting.reason) == (False, "no new sample is 15s old, 6 are younger")
+    assert needs_of(policy) == PerformanceNeed(1, KeyRange(3, 4), "accuracy", maturity="15s")
+
+
+def test_estimates_judge_all_samples_and_are_calibrated_on_mature_ones():
+    block = performance(BELOW_HALF, every=10) | {"maturity": "15s", "label_free": True}
+    policy = after_triggers(block, 3)
+    assert needs_of(policy) == PerformanceNeed(0, KeyRange(3, 9), "accuracy", True, KeyRange(-1, 3), maturity="15s")

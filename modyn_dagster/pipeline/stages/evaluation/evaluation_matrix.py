@@ -5,11 +5,13 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.database.mapping import as_datetime64
 from modyn_dagster.evaluation import Interval, closed_intervals, currently_active, currently_trained, generate_intervals
 from modyn_dagster.evaluation.composite.scores import Choice
+from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.spec.evaluation import EvaluationSpec
@@ -17,6 +19,8 @@ from modyn_dagster.spec.intervals import BetweenTriggers, OffsetIntervals
 
 #: Resolution of sample times: intervals end one unit after the last.
 _UNIT: Final = np.timedelta64(1, "us")
+#: Ends of intervals that reach to infinity come after it.
+_LAST_MOMENT: Final = np.datetime64(np.iinfo(np.int64).max, "us")
 _FOLLOW_MODELS: Final = (BetweenTriggers, OffsetIntervals)
 #: Composite models whose members are evaluated, by the kind of matrix; with the other kinds every model is.
 _COMPOSITES: Final[Mapping[str, Sequence[Callable[..., Choice]]]] = {
@@ -65,6 +69,35 @@ def model_intervals(context: TriggerContext, data: EvaluationSet) -> list[Interv
 def closed_model_intervals(context: TriggerContext, data: EvaluationSet, *, finished: bool) -> list[Interval[np.datetime64]]:
     """Return the intervals of a model that are closed: stream time has passed their end, or the run has finished."""
     return closed_intervals(model_intervals(context, data), data.view.time_reached, finished=finished)
+
+
+def known_positions(
+    context: TriggerContext,
+    data: EvaluationSet,
+    intervals: Sequence[Interval[np.datetime64]],
+    maturity: np.timedelta64 | None = None,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Positions in the sequence of arrivals that the scores of intervals are known at, ``int64[n]``.
+
+    That of the first batch whose samples reach the end of the interval, or lie ``maturity`` behind it; of the newest one where no
+    batch does; and no earlier than that of the batch at which the model's trigger was decided.
+
+    Returns:
+        The positions, and a mask ``bool[n]`` of the intervals that have not matured there; never without ``maturity``.
+    """
+    batches = data.view.batches
+    arrivals = np.array([-1 if batch.arrival is None else batch.arrival for batch in batches], dtype=np.int64)
+    last = data.view.columns.last
+    reached = np.maximum.accumulate(np.where(np.isnat(last), np.datetime64(np.iinfo(np.int64).min + 1, "us"), last))
+    ends = np.array([interval.end for interval in intervals], dtype="datetime64[us]")
+    if maturity is not None:
+        # An interval may reach to the last moment that a time can hold.
+        ends = np.minimum(ends, _LAST_MOMENT - maturity) + maturity
+    found = np.searchsorted(reached, ends, side="left")
+    closing = np.minimum(found, len(batches) - 1)
+    decided = int(np.searchsorted([batch.ordinal for batch in batches], ordinal_of(context.trigger.point)))
+    positions: npt.NDArray[np.int64] = np.maximum(arrivals[closing], arrivals[min(decided, len(batches) - 1)])
+    return positions, (found == len(batches)) & (maturity is not None)
 
 
 def model_batches(context: TriggerContext, data: EvaluationSet) -> Sequence[BatchRow]:

@@ -14,6 +14,7 @@ from modyn_dagster.catalog.results.evaluations import CellResult
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.data.split import CALIBRATE
+from modyn_dagster.data.view import mature_keys
 from modyn_dagster.evaluation.cells import by_time, interval_rows
 from modyn_dagster.evaluation.intervals.generation import Interval
 from modyn_dagster.evaluation.label_free.estimator import DRAWS, Estimate, Estimator
@@ -41,13 +42,15 @@ class Calibration:
 def calibration_of(context: TriggerContext) -> Calibration:
     """Return the newest samples of the calibration side in the window that the trigger's model was selected from.
 
-    Where labels arrive later, these are the samples whose labels are known at the position of the context's view.
+    Where labels arrive later, these are the samples whose labels are known at the position of the context's view, and with
+    ``maturity`` those of them that have this age then.
     """
     with context.platform.transaction() as conn:
         window = find_training_set(conn, context.trigger.id)
     view, keys = context.view, np.empty(0, np.uint64)
     if window is not None:
-        keys = view.keys_on(CALIBRATE, KeyRange(window.after, window.until), labelled=True)[-MOST_CALIBRATING:]
+        keys = view.keys_on(CALIBRATE, KeyRange(window.after, window.until), labelled=True)
+        keys = mature_keys(view, keys, context.spec.evaluation.maturity)[-MOST_CALIBRATING:]
     labels = view.reader.store.labels(keys) if len(keys) else None
     batches = view.batches_at(np.unique(ordinals_of(keys)).tolist())
     contents = [f"{batch.ordinal} {batch.content_checksum}".encode() for batch in batches]

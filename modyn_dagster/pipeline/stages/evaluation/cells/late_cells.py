@@ -1,22 +1,22 @@
 """Cells of models on samples whose labels arrive later: each score as known, and final with all labels so far.
 
 A score as known sees the labels that had arrived with the batch that closed its interval, or with the batch of the model's
-trigger where that came later. No label that arrives afterwards changes it. The final score is computed again when labels arrive.
+trigger where that came later. With ``maturity`` it waits for the batch at which every sample of the interval has this age. No
+label that arrives afterwards changes it. The final score is computed again when labels arrive.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from modyn_dagster.catalog.results.evaluations import CellResult, EvaluationRow
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.data.label_files import is_labelled
 from modyn_dagster.evaluation.intervals.generation import Interval
 from modyn_dagster.evaluation.predictions.forward import Predictions
-from modyn_dagster.keys import ordinal_of, ordinals_of
+from modyn_dagster.keys import ordinals_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.stages.evaluation.cells.closed_intervals import (
     CellKey,
@@ -38,9 +38,13 @@ from modyn_dagster.pipeline.stages.evaluation.cells.plans import (
     wanted_estimates,
 )
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
-from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import closed_model_intervals
+from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import closed_model_intervals, known_positions
 from modyn_dagster.pipeline.stages.evaluation.stored_predictions import StoredPredictions
+from modyn_dagster.spec.base import timedelta_of
 from modyn_dagster.spec.evaluation import estimated_metric
+
+#: Scores to compute: those of metrics that are measured with labels, those of estimates without them, or all.
+Kind = Literal["all", "measured", "estimated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +77,7 @@ def score_late_cells(
     contents = stored.contents(data.view.batches_at(np.unique(ordinals_of(newest.keys)).tolist()))
     scoring = _Scoring(context, model, data, contents, _recorded_results(cells), known_results)
     final = scoring.scores(newest, intervals, data.newest_label_position)
-    known: dict[CellKey, _Score] = {}
-    positions = known_positions(context, data, intervals)
-    for position in np.unique(positions).tolist():
-        chosen = [intervals[i] for i in np.flatnonzero(positions == position)]
-        known |= scoring.scores(data.relabelled(_within(newest, chosen), position), chosen, position)
+    known = _known_scores(scoring, newest, intervals)
     recorded = {(cell.interval_start, cell.interval_end, cell.metric, cell.subset): cell for cell in cells}
     arrival, rows = data.newest_label_position, []
     for key, score in final.items():
@@ -91,27 +91,30 @@ def score_late_cells(
     return ScoredCells(rows, gone)
 
 
-def known_positions(context: TriggerContext, data: EvaluationSet, intervals: Intervals) -> npt.NDArray[np.int64]:
-    """Positions in the sequence of arrivals that the scores of intervals are known at, ``int64[n]``.
-
-    That of the first batch whose samples reach the end of the interval, of the newest one where none does (the run has finished);
-    and no earlier than that of the batch at which the model's trigger was decided.
-    """
-    batches = data.view.batches
-    arrivals = np.array([-1 if batch.arrival is None else batch.arrival for batch in batches], dtype=np.int64)
-    last = data.view.columns.last
-    reached = np.maximum.accumulate(np.where(np.isnat(last), np.datetime64(np.iinfo(np.int64).min + 1, "us"), last))
-    ends = np.array([interval.end for interval in intervals], dtype="datetime64[us]")
-    closing = np.minimum(np.searchsorted(reached, ends, side="left"), len(batches) - 1)
-    decided = int(np.searchsorted([batch.ordinal for batch in batches], ordinal_of(context.trigger.point)))
-    positions: npt.NDArray[np.int64] = np.maximum(arrivals[closing], arrivals[min(decided, len(batches) - 1)])
-    return positions
+def _known_scores(scoring: "_Scoring", newest: Predictions, intervals: Intervals) -> dict[CellKey, _Score]:
+    """Scores as known, by cell. Estimates read no label of the samples, so they do not wait for these to mature."""
+    maturity, estimated = scoring.context.spec.evaluation.maturity, estimated_metrics(scoring.context)
+    passes: list[tuple[np.timedelta64 | None, Kind]] = [(None, "all")]
+    if maturity is not None:
+        passes = [(timedelta_of(maturity), "measured")]
+        if estimated:
+            passes.append((None, "estimated"))
+    known: dict[CellKey, _Score] = {}
+    for age, kind in passes:
+        positions, waits = known_positions(scoring.context, scoring.data, intervals, age)
+        for position, waiting in sorted(set(zip(positions.tolist(), waits.tolist(), strict=True))):
+            chosen = [intervals[i] for i in np.flatnonzero((positions == position) & (waits == waiting))]
+            labelled = scoring.data.relabelled(_within(newest, chosen), position)
+            known |= scoring.scores(labelled, chosen, position, kind, waits=waiting)
+    return known
 
 
 class _Scoring:
     """Scores of one model, each computed once per address.
 
     Attributes:
+        context: of the model's trigger.
+        data: the evaluation samples.
         intervals: those that a cell was planned with, by its key.
     """
 
@@ -124,16 +127,22 @@ class _Scoring:
         results: dict[str, CellResult],
         known_results: KnownResults,
     ) -> None:
-        self._context, self._model, self._data, self._contents = context, model, data, contents
+        self.context, self._model, self.data, self._contents = context, model, data, contents
         self._results, self._known_results = results, known_results
         self.intervals: dict[CellKey, Intervals] = {}
 
-    def scores(self, predictions: Predictions, intervals: Intervals, position: int | None) -> dict[CellKey, _Score]:
-        """Score predictions, with the labels that they have, on intervals; calibrate estimates on labels as of a position."""
-        context = replace(self._context, view=self._context.view.labelled_as_of(position))
-        calibration = calibration_of(context) if estimated_metrics(context) else None
-        subsets = subsets_of(context, self._data, predictions)
-        plans = cell_plans(context, self._model, self._data, subsets, intervals, self._contents, calibration)
+    def scores(
+        self, predictions: Predictions, intervals: Intervals, position: int | None, kind: Kind = "all", *, waits: bool = False
+    ) -> dict[CellKey, _Score]:
+        """Score predictions, with the labels that they have, on intervals; calibrate estimates on labels as of a position.
+
+        Scores that wait for their samples to mature are undefined, and say so.
+        """
+        context = replace(self.context, view=self.context.view.labelled_as_of(position))
+        calibration = calibration_of(context) if estimated_metrics(context) and kind != "measured" else None
+        subsets = subsets_of(context, self.data, predictions)
+        plans = cell_plans(context, self._model, self.data, subsets, intervals, self._contents, calibration, waits=waits)
+        plans = [plan for plan in plans if kind != "estimated" or not _measures(plan)]
         self._results |= self._known_results([plan.address for plan in plans if plan.address not in self._results])
         if calibration is not None:
             wanted = wanted_estimates([plan for plan in plans if plan.address not in self._results])
@@ -141,21 +150,33 @@ class _Scoring:
         scores = {}
         for subset, members in subsets.items():
             own = [plan for plan in plans if plan.subset == subset]
+            if waits:
+                self._results |= {plan.address: self._immature(plan, members, intervals) for plan in own}
             missing = [plan for plan in own if plan.address not in self._results]
             self._results |= computed_results(context, members, intervals, missing)
             labelled = count_times(members.times[is_labelled(members.truth)], intervals)
             for plan in own:
-                score = self._checked(plan, labelled[plan.interval])
+                score = self._checked(plan, labelled[plan.interval], waits=waits)
                 key = cell_key(intervals, plan)
                 scores[key], self.intervals[key] = score, intervals
         return scores
 
-    def _checked(self, plan: CellPlan, n_labelled: int) -> _Score:
-        least, result = self._context.spec.evaluation.min_coverage, self._results[plan.address]
-        if n_labelled < least * plan.n_samples and estimated_metric(plan.metric) is None:
+    def _immature(self, plan: CellPlan, members: Predictions, intervals: Intervals) -> CellResult:
+        maturity, interval = str(self.context.spec.evaluation.maturity), intervals[plan.interval]
+        inside = (members.times >= interval.start) & (members.times < interval.end)
+        young = np.count_nonzero(~self.data.view.are_older(members.keys[inside], timedelta_of(maturity)))
+        return CellResult(None, f"{young} of {plan.n_samples} samples are younger than maturity {maturity}", None, None)
+
+    def _checked(self, plan: CellPlan, n_labelled: int, *, waits: bool) -> _Score:
+        least, result = self.context.spec.evaluation.min_coverage, self._results[plan.address]
+        if not waits and n_labelled < least * plan.n_samples and _measures(plan):
             reason = f"{n_labelled} of {plan.n_samples} samples have a label, below min_coverage {least:g}"
             result = CellResult(None, reason, None, None)
         return _Score(plan, result, n_labelled)
+
+
+def _measures(plan: CellPlan) -> bool:
+    return estimated_metric(plan.metric) is None
 
 
 def _recorded_results(cells: Sequence[EvaluationRow]) -> dict[str, CellResult]:

@@ -86,6 +86,8 @@ def cell_plans(
     intervals: Intervals,
     contents: Mapping[int, str | None],
     calibration: Calibration | None,
+    *,
+    waits: bool = False,
 ) -> list[CellPlan]:
     """Plan the cells of a model: every metric on every interval of all samples, and of slices where they have samples.
 
@@ -97,13 +99,14 @@ def cell_plans(
         intervals: closed ones.
         contents: digest of each batch, by ordinal.
         calibration: of the model; None where nothing is estimated.
+        waits: the scores wait for older samples, so that their addresses must not be those of scores with the same labels.
     """
     spec = context.spec.evaluation
     # Bits of predictions depend not only on weights, but also on how samples are read and on the number of threads.
     name = predictor_id(model.hash, context.spec.training)
     predictor = json.dumps([name, context.run.spec["training"], context.run.threads], sort_keys=True)
     settings: list[float] = [spec.min_samples, spec.confidence.level, spec.confidence.resamples]
-    covered = [*settings, spec.min_coverage] if spec.min_coverage else settings
+    covered: list[object] = [*settings, *([spec.min_coverage] if spec.min_coverage else []), *(["waits"] if waits else [])]
     codes = {metric: metric_code(metric) for metric in spec.metrics}
     deleted = count_in(data, intervals, deleted=True)
     plans = []
