@@ -38,7 +38,7 @@ name a variable names a file that holds the value.
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -76,18 +76,18 @@ RANK_TIMEOUT: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Parsed environment variables."""
+    """Parsed environment variables. Their text has no address: an address may hold a password, and texts end in logs."""
 
     project: Path
     home: Path
-    postgres_url: str | None = None
+    postgres_url: str | None = field(default=None, repr=False)
     database_prefix: str = ""
     pg_bin: Path | None = None
-    postgres_owner_url: str | None = None
+    postgres_owner_url: str | None = field(default=None, repr=False)
     max_wait: float = MAX_WAIT
     strict_reads: bool = False
     mlflow_timeout: float = MLFLOW_TIMEOUT
-    files: str | None = None
+    files: str | None = field(default=None, repr=False)
     cache_size: int = CACHE_SIZE
     workers: str | None = None
     ranks: str = RANKS

@@ -24,6 +24,14 @@ def with_server(address: str, prefix: str = "") -> Settings:
     return Settings(HERE, HERE / ".modyn", postgres_url=address, database_prefix=prefix)
 
 
+def test_the_text_of_settings_holds_no_address() -> None:
+    with_passwords = Settings(
+        HERE, HERE, "postgresql://me:hidden@db/modyn", postgres_owner_url="hidden", files="s3://hidden@place"
+    )
+    assert "hidden" not in f"{with_passwords}{with_passwords!r}"
+    assert "/nowhere/project" in repr(with_passwords)
+
+
 @given(user=texts, password=texts)
 def test_any_user_and_password_of_a_given_server_reach_the_driver_and_the_children(user: str, password: str) -> None:
     given_url = URL.create("postgresql", user, password, "db.example", 6543)
