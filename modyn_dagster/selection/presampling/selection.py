@@ -134,6 +134,7 @@ class Selection:
 def target_size(strategy: Strategy, limit: int | None, n_pool: int) -> int:
     """Number of samples that a strategy selects: at most the pool's size, and at least one of a pool that has any.
 
+    >>> from modyn_dagster.spec.selection import UniformSpec
     >>> target_size(UniformSpec(kind="uniform", ratio=0.29), None, 100)
     29
     """

@@ -73,9 +73,12 @@ STRATEGIES: Final[dict[str, Block]] = {
     "clib": {"kind": "clib", "n": 30},
     "gss": {"kind": "gss", "n": 30},
     "mir": {"kind": "mir", "n": 30, "k": 20},
+    "similar_to_unlabelled": {"kind": "similar_to_unlabelled", "size": 30, "unlabelled": 20},
 }
 #: Strategies of which only one backend has what they ask for.
 ONE_BACKEND: Final = ("weighted",)
+#: Strategies that are refused where labels arrive with their samples.
+ONLY_LATE: Final = ("similar_to_unlabelled",)
 
 
 def by_place(sample: Any) -> sa.ColumnElement[float]:

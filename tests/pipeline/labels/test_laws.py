@@ -4,7 +4,7 @@ Nothing that was decided, selected, trained or scored as known depends on labels
 that arrived together, on kills, or on whether a run was live or a replay. Equal labels at once are labels with the samples.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from tests.examples import examples
 from tests.pipeline.labels.laws import DAYS, GAP, Delivery, drawn_labels, killed_replay, known_by, replayed
 from tests.pipeline.labels.pipelines import (
     ONE_BACKEND,
+    ONLY_LATE,
     POLICIES,
     SELECTIONS,
     STRATEGIES,
@@ -35,9 +36,9 @@ DRAWN = settings(
 EVERYTHING = DAYS
 
 
-def every_variant(shown: str) -> pytest.MarkDecorator:
-    """All policies and strategies: one in `make test`, the others in the soak suite."""
-    variants = [*POLICIES, *SELECTIONS]
+def every_variant(shown: str, without: Sequence[str] = ()) -> pytest.MarkDecorator:
+    """All policies and strategies but some: one in `make test`, the others in the soak suite."""
+    variants = [variant for variant in (*POLICIES, *SELECTIONS) if variant not in without]
     return pytest.mark.parametrize(
         "variant", [pytest.param(each, marks=() if each == shown else pytest.mark.soak("labels")) for each in variants]
     )
@@ -114,7 +115,7 @@ def test_live_is_replay_where_labels_arrive_later(late: Callable[..., World], va
 
 
 @pytest.mark.long
-@every_variant("gdumb")
+@every_variant("gdumb", without=ONLY_LATE)
 def test_equal_labels_at_once_are_labels_with_the_samples(world_of: Worlds, variant: str) -> None:
     world = world_of(pipeline_of(variant), split=SPLIT)
     world.deliver(range(DAYS))
