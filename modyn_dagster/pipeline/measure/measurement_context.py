@@ -9,6 +9,7 @@ import numpy as np
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.data.label_files import is_labelled
 from modyn_dagster.data.split import CALIBRATE, TRAIN
 from modyn_dagster.data.view import DatasetView, mature_keys
 from modyn_dagster.data.windows.label_windows import labelled_keys, recorded_window
@@ -38,6 +39,7 @@ class MeasurementContext:
         model: newest model of the run.
         extractor: outputs and activations of the model.
         taps: taps of all needs, so that one pass serves every need.
+        trained_at: ordinal of the batch at whose arrival the model's labels were read.
         detectors: detectors that have read with this model.
         training_set: of the model, where windows go by label; otherwise None.
     """
@@ -48,6 +50,7 @@ class MeasurementContext:
     model: ModelRow
     extractor: FeatureExtractor
     taps: frozenset[str]
+    trained_at: int
     detectors: "Detectors"
     training_set: TrainingSetRow | None = None
 
@@ -56,10 +59,15 @@ class MeasurementContext:
         return self.extractor.values(self.view, self.view.keys_on(TRAIN, window), self.taps)
 
     def newly_labelled(self, since: int, until: int) -> WindowValues:
-        """Compute the taps for the present train samples of the run that got their first label between two keys."""
+        """Compute the taps for the present train samples of the run that got their first label between two keys.
+
+        Those that had it when the model was trained are left out: its labels were read at a point after its last key.
+        """
         chunks = newly_labelled(self.view, since, until, TRAIN, after=self.run.origin)
         keys = np.concatenate([np.empty(0, np.uint64), *(keys for keys, _ in chunks)])
-        return self.extractor.values(self.view, keys, self.taps)
+        seen = keys.astype(np.int64) <= self.model.key
+        seen[seen] = is_labelled(self.view.up_to(self.trained_at).labels_at(keys[seen]))
+        return self.extractor.values(self.view, keys[~seen], self.taps)
 
     def calibration_samples(self, window: KeyRange, maturity: str | None) -> WindowValues:
         """Compute the taps for those calibration samples of a window with a known label, from an age on.

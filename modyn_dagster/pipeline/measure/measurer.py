@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 from modyn_dagster.catalog.results.models import ModelRow, newest_model
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow, find_training_set
 from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.catalog.triggers import get_trigger
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import CorruptFile, DeletedKey, RunError
 from modyn_dagster.keys import ordinal_of
@@ -47,6 +48,7 @@ class Measurer:
         self._predictor: Predictor | None = None
         self._model: ModelRow | None = None
         self._training_set: TrainingSetRow | None = None
+        self._trained_at = -1
         self._detectors: Detectors = {}
         self.extractor: FeatureExtractor | None = None
 
@@ -86,13 +88,16 @@ class Measurer:
         view = view.up_to(ordinal_of(point))
         model, extractor = self._newest(run, view)
         taps = frozenset().union(*(taps_of(need) for need in needs.values()))
-        context = MeasurementContext(run, point, view, model, extractor, taps, self._detectors, self._training_set)
+        known = (self._trained_at, self._detectors, self._training_set)
+        context = MeasurementContext(run, point, view, model, extractor, taps, *known)
         return json_measurement({path: _answer(context, need) for path, need in needs.items()})
 
     def _newest(self, run: RunRow, view: DatasetView) -> tuple[ModelRow, FeatureExtractor]:
         if self._model is None or self.extractor is None or self._model.hash != run.previous_model:
             self.close()
             self._model = _newest_model(self._platform, run)
+            with self._platform.transaction() as conn:
+                self._trained_at = ordinal_of(get_trigger(conn, self._model.trigger_id).point)
             self._training_set = _set_by_label(self._platform, run, self._model)
             self._predictor = predictor_of(self._platform, run, self._model, view)
             self.extractor = FeatureExtractor(self._predictor, self._model.hash, self._cache)

@@ -17,7 +17,7 @@ from modyn_dagster.pipeline.measure.measurer import Measurer
 from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed
 from modyn_dagster.triggering.stream_detectors import DetectorReader
-from tests.pipeline.labels.first_labels import between, first_labels, label_then, predicted
+from tests.pipeline.labels.first_labels import FirstLabel, between, first_labels, label_then, predicted
 from tests.pipeline.labels.laws import DAYS, GAP, Delivery, drawn_labels, replayed
 from tests.pipeline.labels.pipelines import COST, pipeline_of
 from tests.pipeline.late_labels import Label, arrive_later
@@ -38,6 +38,11 @@ def late_world(world_of: Worlds, pipeline: Content, labels: list[Label]) -> Worl
     return world
 
 
+def is_trained_on(each: FirstLabel, key: int, point: int) -> bool:
+    """Tell whether a sample was there, with a label, when a trigger at a point chose among the samples up to a key."""
+    return each.key <= key and each.batch <= ordinal_of(point)
+
+
 def models_of(world: World, run: RunRow) -> list[tuple[int, str]]:
     """Key and model of each trained trigger."""
     contexts = trained_contexts(world.platform, run, world.platform.view(DATASET))
@@ -46,11 +51,15 @@ def models_of(world: World, run: RunRow) -> list[tuple[int, str]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [21, *(pytest.param(seed, marks=pytest.mark.soak("labels")) for seed in (22, 23))])
-def test_a_detector_reads_each_error_once_when_its_label_is_known(world_of: Worlds, monkeypatch, seed: int) -> None:
+@pytest.mark.parametrize("trigger", ["amount", "time"])
+def test_a_detector_reads_each_error_once_when_its_label_is_known(
+    world_of: Worlds, monkeypatch, trigger: str, seed: int
+) -> None:
     labels = drawn_labels(seed)
-    world = late_world(world_of, pipeline_of("amount"), labels)
+    world = late_world(world_of, pipeline_of(trigger), labels)
     run, order = replayed(world, "late", "first"), first_labels(world, labels)
     (first, model), *_ = models_of(world, run)
+    point = world.triggers(run.id, "trained")[0].point
     run, view, classes = replace(run, previous_model=model), world.platform.view(DATASET), predicted(world, run, model)
     points = [first, *view.keys_on(TRAIN, KeyRange(first, view.last_key)).tolist()[10::11]]
     needs = [DetectorNeed(n, KeyRange(first, until), since, DETECTOR) for n, (since, until) in enumerate(pairwise(points))]
@@ -63,13 +72,16 @@ def test_a_detector_reads_each_error_once_when_its_label_is_known(world_of: Worl
     monkeypatch.setattr(DetectorReader, "read", recorded)
     with Measurer(world.platform) as measurer:
         found = [measurer.of(run, view)(need.window.until, {"": need})[""] for need in needs]
-    samples = between(order, first, points[-1])
+    unseen = [each for each in order if not is_trained_on(each, first, point)]
+    samples = between(unseen, first, points[-1])
+    # A model of every day was trained with labels that came after its last sample.
+    assert (len(unseen) < len(between(order, first, view.last_key))) == (trigger == "time")
     errors = [float(classes[each.key] != label_then(labels, each, each.batch)) for each in samples]
     assert read == errors
     # Some are late, and one of them was there before the trigger.
     assert any(ordinal_of(each.key) < each.batch for each in samples) and any(each.key < first for each in samples)
     for need, answer in zip(needs, found, strict=True):
-        n_before, n = (len(between(order, first, key)) for key in (need.since, need.window.until))
+        n_before, n = (len(between(unseen, first, key)) for key in (need.since, need.window.until))
         assert answer.details["fed"] == n
         assert answer.values["detections"] == read_values(DetectorReader(DETECTOR), np.array(errors[:n]), n_before)
     with Measurer(world.platform) as fresh:
