@@ -127,13 +127,14 @@ class DatasetView:
         Where a sample has none, its value is -1 or NaN.
         """
         position, n = self.label_position, int(batch.n_samples or 0)
-        if position is not None:
-            values = self._shared.known(position).of(batch.ordinal, n)
-        else:
-            index = self._shared.index(batch.ordinal)
-            stored = index.labels if index.labels is not None else index.targets
-            values = np.full(n, -1) if stored is None else stored
+        values = self._stored_labels(batch) if position is None else self._shared.known(position).of(batch.ordinal, n)
         return values, is_labelled(values)
+
+    def _stored_labels(self, batch: BatchRow) -> LabelArray:
+        """Labels that came with the samples of a batch; -1 for all where there are none."""
+        index = self._shared.index(batch.ordinal)
+        stored = index.labels if index.labels is not None else index.targets
+        return np.full(int(batch.n_samples or 0), -1) if stored is None else stored
 
     def labels_at(self, keys: KeyArray) -> LabelArray:
         """Labels of samples by key, deleted or not, as of the view's position; -1 or NaN where a sample has none."""
@@ -141,11 +142,13 @@ class DatasetView:
         out: LabelArray = np.empty(len(keys), np.float64) if is_target else np.empty(len(keys), np.int64)
         if len(keys) == 0:
             return out
+        known = None if self.label_position is None else self._shared.known(self.label_position)
         ordinals = ordinals_of(keys)
         order = np.argsort(ordinals, kind="stable")
         found, first = np.unique(ordinals[order], return_index=True)
         for batch, rows in zip(self.batches_at(found.tolist()), np.split(order, first[1:]), strict=True):
-            out[rows] = self.labels(batch)[0][positions_of(keys[rows])]
+            n, positions = int(batch.n_samples or 0), positions_of(keys[rows])
+            out[rows] = self._stored_labels(batch)[positions] if known is None else known.take(batch.ordinal, n, positions)
         return out
 
     def are_older(self, keys: KeyArray, age: np.timedelta64) -> npt.NDArray[np.bool_]:
@@ -254,21 +257,21 @@ class DatasetView:
 
         Classes that arrive later come with ``labelled`` only; otherwise no label file is read.
         """
+        position = self.label_position
+        known = self._shared.known(position) if labelled and position is not None else None
         for batch in self._touched(window):
-            base = key_of(batch.ordinal, 0)
-            stop = min(int(batch.n_samples or 0), window.until + 1 - base)
+            base, n = key_of(batch.ordinal, 0), int(batch.n_samples or 0)
+            stop = min(n, window.until + 1 - base)
+            with_samples = self._shared.index(batch.ordinal).labels if position is None else None
             for begin in range(max(0, window.after + 1 - base), stop, CHUNK):
-                keys = np.arange(base + begin, base + min(begin + CHUNK, stop), dtype=np.uint64)
+                span = slice(begin, min(begin + CHUNK, stop))
+                keys = np.arange(base + span.start, base + span.stop, dtype=np.uint64)
                 kept = (self.sides(keys) == side) & ~self.deleted.among(keys)
-                span = slice(begin, begin + len(keys))
-                if self.label_position is None:
-                    values: LabelArray | None = self._shared.index(batch.ordinal).labels
-                elif labelled:
-                    values, known = self.labels(batch)
-                    kept &= known[span]
-                else:
-                    values = None
-                labels = None if values is None or values.dtype != np.int64 else values.astype(np.int64, copy=False)[span]
+                values: LabelArray | None = None if with_samples is None else with_samples[span]
+                if known is not None:
+                    values = known.take(batch.ordinal, n, span)
+                    kept &= is_labelled(values)
+                labels = None if values is None or values.dtype != np.int64 else values.astype(np.int64, copy=False)
                 if kept.any():
                     yield keys[kept], None if labels is None else labels[kept]
 

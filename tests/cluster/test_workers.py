@@ -82,7 +82,8 @@ def test_a_node_is_named_while_its_call_is_waited_for(
     nodes: Nodes, address: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     slow, gate = nodes.started[1].mark, tmp_path / "open"
-    items = [(item, slow, str(gate)) for item in range(8)]
+    # So many that the other node does not do them all while this one starts its worker.
+    items = [(item, slow, str(gate)) for item in range(40)]
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(list, RayPool(address, slow_seconds=1.0).map(calls.square_behind_a_gate, items))
         try:
@@ -90,7 +91,7 @@ def test_a_node_is_named_while_its_call_is_waited_for(
             assert not found.done()
         finally:
             gate.touch()
-        assert found.result() == [item**2 for item in range(8)]
+        assert found.result() == [item**2 for item, *_ in items]
     [node] = set(re.findall(r"node \S+ (\S+) is slow", caplog.text))
     # The id that Ray shows for the node.
     [there] = set(RayPool(address).map(calls.place_unless, [nodes.started[0].mark] * 4)) - {""}

@@ -79,12 +79,24 @@ def test_a_missing_file_is_an_error_only_for_its_batches(tmp_path: Path) -> None
 
 def test_merged_labels_in_memory_are_bounded_by_their_bytes(tmp_path: Path) -> None:
     parts = tuple(known(tmp_path, [[(0, 4, 3, 7, 7)]]).parts[0])
-    cache = MergedLabels(most_bytes=3 * 800)
+    cache = MergedLabels(most_bytes=300)
     merges = [cache.of((parts, "labels", 0, n, 0, 0)) for n in (100, 100, 50, 50, 100)]
     assert merges[0] is merges[1] is merges[4]
-    assert cache.n_bytes == 1200
+    assert cache.n_bytes == 150
     large = cache.of((parts, "labels", 0, 10_000, 0, 0))
     assert large[:6].tolist() == [-1, -1, -1, -1, 3, -1]
-    assert cache.n_bytes == 80_000
+    assert cache.n_bytes == 10_000
     cache.of((parts, "labels", 0, 200, 0, 0))
-    assert cache.n_bytes == 1600
+    assert cache.n_bytes == 200
+
+
+@pytest.mark.parametrize(("largest", "width"), [(127, 1), (128, 2), (32_768, 4), (2**31, 8)])
+def test_class_indices_are_kept_in_the_narrowest_type_that_holds_them(tmp_path: Path, largest: int, width: int) -> None:
+    labels = known(tmp_path, [[(0, 1, largest, 7, 7), (0, 3, 0, 7, 7)]])
+    expected = [-1, largest, -1, 0, -1]
+    values, some = labels.of(0, 5), labels.take(0, 5, np.array([3, 1, 1, 0]))
+    assert (values.dtype, values.tolist()) == (np.int64, expected)
+    assert (some.dtype, some.tolist()) == (np.int64, [0, largest, largest, -1])
+    cache = MergedLabels()
+    cache.of((tuple(labels.parts[0]), "labels", 0, 5, 0, 0))
+    assert cache.n_bytes == 5 * width

@@ -10,12 +10,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from fastpath.errors import CorruptFile
 from fastpath.format.labels.label_file import LabelArray, LabelFile, LabelKind, LabelRows
+
+#: Labels as they are kept: class indices in the narrowest type that holds them, targets as they are.
+_Narrow = npt.NDArray[np.signedinteger[Any]] | npt.NDArray[np.float64]
+
+#: Samples of a batch: a range, or positions ``int64[k]``.
+Chosen = slice | npt.NDArray[np.int64]
 
 _POSITION_MASK: Final = np.uint64((1 << 32) - 1)
 #: Bytes of merged labels that stay in memory; a store keeps those of the batches that it has open.
@@ -64,6 +71,9 @@ class LabelsAsOf(Protocol):
     def of(self, ordinal: int, n: int) -> LabelArray:
         """Labels of the ``n`` samples of a batch, ``int64[n]`` (-1: none) or ``float64[n]`` (NaN: none)."""
 
+    def take(self, ordinal: int, n: int, chosen: Chosen) -> LabelArray:
+        """Labels of some of the ``n`` samples of a batch: ``int64[k]`` or ``float64[k]``."""
+
 
 @dataclass(frozen=True)
 class KnownLabels:
@@ -84,11 +94,20 @@ class KnownLabels:
 
         Raises ``CorruptFile`` for a file that is missing or damaged, or holds labels of samples that the batch does not have.
         """
-        return _MERGED.of((tuple(self.parts.get(ordinal, ())), self.kind, ordinal, n, *self._default(ordinal)))
+        values = _widened(self._merged(ordinal, n))
+        values.flags.writeable = False
+        return values
+
+    def take(self, ordinal: int, n: int, chosen: Chosen) -> LabelArray:
+        """Labels of some of the ``n`` samples of a batch; arrays and errors as of ``of``."""
+        return _widened(self._merged(ordinal, n)[chosen])
 
     def version(self, ordinal: int) -> int:
         """Number that grows with the position whenever labels of a batch can have changed."""
         return len(self.parts.get(ordinal, ())) + self._default(ordinal)[0]
+
+    def _merged(self, ordinal: int, n: int) -> _Narrow:
+        return _MERGED.of((tuple(self.parts.get(ordinal, ())), self.kind, ordinal, n, *self._default(ordinal)))
 
     def _default(self, ordinal: int) -> tuple[int, float]:
         """Number of samples with the default label at the beginning of a batch, and this label."""
@@ -101,7 +120,7 @@ def _opened(path: Path, checksum: str | None) -> LabelFile:
     return LabelFile.open(path, checksum)
 
 
-def _merged(parts: Sequence[LabelPart], kind: LabelKind, ordinal: int, n: int, n_closed: int, default: float) -> LabelArray:
+def _merged(parts: Sequence[LabelPart], kind: LabelKind, ordinal: int, n: int, n_closed: int, default: float) -> _Narrow:
     is_class = kind == "labels"
     values: LabelArray = np.full(n, -1, np.int64) if is_class else np.full(n, np.nan, np.float64)
     # Any row replaces it, whenever it was known.
@@ -120,8 +139,12 @@ def _merged(parts: Sequence[LabelPart], kind: LabelKind, ordinal: int, n: int, n
         positions = positions[better]
         values[positions], known_at[positions] = rows.values[better], times[better]
         digests[positions] = rows.digests[better]
-    values.flags.writeable = False
-    return values
+    return values.astype(np.min_scalar_type(-1 - int(values.max(initial=0)))) if values.dtype == np.int64 else values
+
+
+def _widened(values: _Narrow) -> LabelArray:
+    """Kept labels in the types that callers get."""
+    return values.astype(np.int64 if np.issubdtype(values.dtype, np.integer) else np.float64, copy=False)
 
 
 #: Arguments of ``_merged``.
@@ -137,7 +160,7 @@ class MergedLabels:
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes = most_bytes
-        self._arrays: OrderedDict[_Merge, LabelArray] = OrderedDict()
+        self._arrays: OrderedDict[_Merge, _Narrow] = OrderedDict()
         self._lock = Lock()
 
     @property
@@ -146,8 +169,8 @@ class MergedLabels:
         with self._lock:
             return sum(values.nbytes for values in self._arrays.values())
 
-    def of(self, merge: _Merge) -> LabelArray:
-        """Labels merged now or before, for the arguments of ``_merged``, as ``KnownLabels.of``."""
+    def of(self, merge: _Merge) -> _Narrow:
+        """Labels merged now or before, for the arguments of ``_merged``, in the narrowest type."""
         with self._lock:
             values = self._arrays.pop(merge, None)
             if values is not None:

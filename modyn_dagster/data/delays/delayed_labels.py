@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from fastpath.format.labels.known_labels import Chosen
 from fastpath.format.labels.label_file import LabelArray, LabelKind
 from modyn_dagster.data.delays.draws import NEVER
 from modyn_dagster.data.delays.label_times import LabelTimes, Moments
@@ -23,6 +24,7 @@ from modyn_dagster.spec.learning.label_delay import ConstantDelay, delay_seconds
 #: Batches of which some labels are known and others are not, whose times stay in memory.
 _MOST_BATCHES: Final = 64
 _LONG_AGO: Final = np.iinfo(np.int64).min
+_ALL: Final = slice(None)
 
 
 class DelayedBatches:
@@ -56,14 +58,14 @@ class DelayedBatches:
         times = times[~np.isnat(times)]
         return times.max() if len(times) else None
 
-    def known(self, ordinal: int, n: int, now: int) -> LabelArray:
-        """Labels of the ``n`` samples of a batch that are known at a time; -1 or NaN where one is not."""
+    def known(self, ordinal: int, n: int, now: int, chosen: Chosen = _ALL) -> LabelArray:
+        """Labels of the ``n`` samples of a batch, or of some, that are known at a time; -1 or NaN where one is not."""
         first, last = self._span(ordinal)
         missing = -1 if self.kind == "labels" else np.nan
         if now < first:
-            return np.full(n, missing)
-        values = self._labels.values(ordinal)
-        return values if last <= now else np.where(self._known_at(ordinal) <= now, values, missing)
+            return np.broadcast_to(missing, n)[chosen].copy()
+        values = self._labels.values(ordinal)[chosen]
+        return values if last <= now else np.where(self._known_at(ordinal)[chosen] <= now, values, missing)
 
     def n_known(self, ordinal: int, now: int) -> int:
         """Number of samples of a batch whose label is known at a time."""
@@ -139,8 +141,12 @@ class DelayedLabels:
 
     def of(self, ordinal: int, n: int) -> LabelArray:
         """Labels of the ``n`` samples of a batch, ``int64[n]`` (-1: not known) or ``float64[n]`` (NaN: not known)."""
+        return self.take(ordinal, n, _ALL)
+
+    def take(self, ordinal: int, n: int, chosen: Chosen) -> LabelArray:
+        """Labels of some of the ``n`` samples of a batch: ``int64[k]`` or ``float64[k]``."""
         now = self._now(ordinal)
-        return self.batches.known(ordinal, n, _LONG_AGO if now is None else now)
+        return self.batches.known(ordinal, n, _LONG_AGO if now is None else now, chosen)
 
     def version(self, ordinal: int) -> int:
         """Number that grows with the position whenever labels of a batch can have changed."""
