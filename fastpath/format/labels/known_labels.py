@@ -144,7 +144,9 @@ def _merged(parts: Sequence[LabelPart], kind: LabelKind, ordinal: int, n: int, n
 
 def _widened(values: _Narrow) -> LabelArray:
     """Kept labels in the types that callers get."""
-    return values.astype(np.int64 if np.issubdtype(values.dtype, np.integer) else np.float64, copy=False)
+    if np.issubdtype(values.dtype, np.integer):
+        return values.astype(np.int64, copy=False)
+    return values.astype(np.float64, copy=False)
 
 
 #: Arguments of ``_merged``.
