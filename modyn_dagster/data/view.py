@@ -15,7 +15,7 @@ from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.data.delays.delayed_labels import DelayedLabels
 from modyn_dagster.data.deletion.deleted_lists import DeletedLists
-from modyn_dagster.data.deletion.holes import HOLE, Holes, largest_class
+from modyn_dagster.data.deletion.holes import HOLE, Holes
 from modyn_dagster.data.known_batches import BatchColumns
 from modyn_dagster.data.label_files import is_labelled
 from modyn_dagster.data.reader import SampleReader
@@ -173,9 +173,8 @@ class DatasetView:
         if isinstance(known := self._shared.known(position), DelayedLabels):
             return known.largest_class
         files = [file for file in self._shared.label_files if file.arrival <= position]
-        if self._holes is not None:
-            return largest_class(self.home, files, self._holes)
-        return max((file.largest for file in files), default=-1)
+        holes = self._holes
+        return max((file.largest if holes is None else holes.largest_class(file) for file in files), default=-1)
 
     @property
     def deleted(self) -> DeletedLists:

@@ -1,13 +1,13 @@
 """Sets of holes: deleted samples that a run treats as if they had never arrived. A set never changes; runs share equal ones."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import JSONB, insert
 
-from modyn_dagster.catalog.database.mapping import BigInt, Id, References, created_column, find_row, table
+from modyn_dagster.catalog.database.mapping import BigInt, Default, Id, Mark, References, created_column, find_row, table
 from modyn_dagster.catalog.removal.packed_keys import pack_keys
 from modyn_dagster.errors import UnknownName
 from modyn_dagster.keys import KeyArray
@@ -23,6 +23,8 @@ class HoleSetRow:
         n_keys: number of holes.
         keys: of the samples, as ``pack_keys`` packs them.
         batches: facts of the batches with holes, without these, by the decimal ordinal (``modyn_dagster.data.deletion.holes``).
+        late_classes: largest class of label files without the labels of holes, by the decimal id of the file; where none is
+            given, that of the file.
     """
 
     id: Id
@@ -31,16 +33,23 @@ class HoleSetRow:
     n_keys: BigInt
     keys: Annotated[bytes, sa.LargeBinary()]
     batches: Mapping[str, Any]
+    late_classes: Annotated[Mapping[str, int], JSONB(), Default("{}"), Mark.APPENDED] = field(default_factory=dict)
 
 
 hole_set: Final = table("hole_set", HoleSetRow, created_column(), sa.UniqueConstraint("dataset_id", "digest"))
 
 
-def ensure_hole_set(conn: sa.Connection, dataset_id: int, keys: KeyArray, batches: Mapping[str, Any]) -> int:
-    """Store a set of ascending keys (``uint64[n]``) unless the dataset has it; returns its id."""
+def ensure_hole_set(
+    conn: sa.Connection, dataset_id: int, keys: KeyArray, batches: Mapping[int, Any], late_classes: Mapping[int, int]
+) -> int:
+    """Store a set of ascending keys (``uint64[n]``) with its facts unless the dataset has it; returns its id."""
     packed = pack_keys(keys)
     digest = bytes_digest(packed)
-    values = {"dataset_id": dataset_id, "digest": digest, "n_keys": len(keys), "keys": packed, "batches": dict(batches)}
+    facts = {
+        "batches": {str(ordinal): values for ordinal, values in batches.items()},
+        "late_classes": {str(file): largest for file, largest in late_classes.items()},
+    }
+    values = {"dataset_id": dataset_id, "digest": digest, "n_keys": len(keys), "keys": packed, **facts}
     conn.execute(insert(hole_set).values(values).on_conflict_do_nothing())
     where = (hole_set.c.dataset_id == dataset_id) & (hole_set.c.digest == digest)
     return int(conn.execute(sa.select(hole_set.c.id).where(where)).scalar_one())
@@ -52,6 +61,14 @@ def get_hole_set(conn: sa.Connection, hole_set_id: int) -> HoleSetRow:
     if row is None:
         raise UnknownName("set of holes", hole_set_id)
     return row
+
+
+def largest_hole_set(conn: sa.Connection, dataset_id: int) -> HoleSetRow | None:
+    """The set of a dataset with the most holes, of equally large ones the newest; None without any."""
+    where = hole_set.c.dataset_id == dataset_id
+    return find_row(
+        conn, HoleSetRow, sa.select(hole_set).where(where).order_by(hole_set.c.n_keys.desc(), hole_set.c.id.desc()).limit(1)
+    )
 
 
 def count_holes(conn: sa.Connection, hole_set_id: int | None) -> int:

@@ -89,18 +89,20 @@ class Holes:
     Args:
         keys: of the samples, ``uint64[n]``, ascending.
         rests: facts of the batches with holes, by ordinal.
+        late_classes: largest class that files of labels had without the labels of holes, by id, where it is another one.
     """
 
-    def __init__(self, keys: KeyArray, rests: Mapping[int, RestOfBatch]) -> None:
+    def __init__(self, keys: KeyArray, rests: Mapping[int, RestOfBatch], late_classes: Mapping[int, int]) -> None:
         self._keys = keys
         self._rests = rests
+        self._late_classes = late_classes
         self._counted: tuple[Sequence[BatchRow], BatchList] | None = None
 
     @classmethod
     def of(cls, row: HoleSetRow) -> Self:
         """Holes of a stored set."""
         rests = {int(ordinal): RestOfBatch.from_json(values) for ordinal, values in row.batches.items()}
-        return cls(unpack_keys(row.keys), rests)
+        return cls(unpack_keys(row.keys), rests, {int(file): largest for file, largest in row.late_classes.items()})
 
     @property
     def keys(self) -> KeyArray:
@@ -118,6 +120,10 @@ class Holes:
         inside = place < len(self._keys)
         inside[inside] = self._keys[place[inside]] == keys[inside]
         return inside
+
+    def largest_class(self, file: LabelFileRow) -> int:
+        """Largest class that a label file had without the labels of holes; -1 for targets and without a label."""
+        return self._late_classes.get(file.id, file.largest)
 
     def counted(self, batches: BatchList) -> BatchList:
         """Rows and columns of batches without their holes; those of the same list are remembered."""
@@ -172,14 +178,23 @@ def rests_of(
     return rests
 
 
-def largest_class(home: Path, files: Sequence[LabelFileRow], holes: Holes) -> int:
-    """Largest class in label files but for labels of holes; -1 without one. Only files are read in which a hole may have it."""
-    ordinals = set(holes.ordinals)
-    touched = [file for file in files if ordinals & {part[0] for part in file.parts}]
-    largest = max((file.largest for file in files if file not in touched), default=-1)
-    for file in sorted(touched, key=lambda each: each.largest, reverse=True):
-        if file.largest <= largest:
-            break
-        rows = open_label_file(home, file).rows()
-        largest = max(largest, int(rows.values[~holes.among(rows.keys)].max(initial=-1)))
-    return largest
+def late_classes(home: Path, files: Sequence[LabelFileRow], keys: KeyArray, earlier: Holes | None = None) -> dict[int, int]:
+    """Largest class of label files without the labels of some samples, by id, where it is another one than with them.
+
+    Args:
+        home: folder of the files of state.
+        files: of the dataset; only those are read that hold labels of the batches of these samples.
+        keys: ``uint64[n]``, ascending.
+        earlier: holes among the keys whose labels may be purged by now. Any other purged label stays counted.
+    """
+    ordinals, classes = set(np.unique(ordinals_of(keys)).tolist()), dict[int, int]()
+    for file in files:
+        largest = file.largest if earlier is None else earlier.largest_class(file)
+        if largest >= 0 and ordinals & {part[0] for part in file.parts}:
+            rows = open_label_file(home, file).rows()
+            holes = np.isin(rows.keys, keys)
+            if int(rows.values[holes].max(initial=-1)) >= largest:
+                largest = int(rows.values[~holes].max(initial=-1))
+        if largest != file.largest:
+            classes[file.id] = largest
+    return classes

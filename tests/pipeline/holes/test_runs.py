@@ -109,6 +109,10 @@ def test_a_class_that_only_holes_have_is_no_class_of_the_models(world_of: Worlds
     purge(world, [key_of(1, 0)])
     execute(world, [key_of(1, 1)], mode="as_if_deleted")
     assert n_classes(world.platform.view_of(world.run("by_amount", "replay"))) == 2
+    # Nor in another replay, which begins from nothing.
+    delete(world, [key_of(0, 0)])
+    world.replay("by_amount", name="later", as_if_deleted=True)
+    assert n_classes(world.platform.view_of(world.run_named("by_amount", "later"))) == 2
 
 
 def test_a_class_that_only_late_labels_of_holes_have_is_none_either(world_of: Worlds) -> None:
@@ -116,11 +120,21 @@ def test_a_class_that_only_late_labels_of_holes_have_is_none_either(world_of: Wo
     count_classes(world)
     world.deliver(range(2))
     arrive_later(world)
-    add_labels(world, [Label(key_of(0, row), row % 2, 0) for row in range(ROWS)] + [Label(key_of(1, 3), 5, 1)])
+    labels = [Label(key_of(1, 3), 5, 1), Label(key_of(1, 4), 3, 1)]
+    add_labels(world, [Label(key_of(0, row), row % 2, 0) for row in range(ROWS)] + labels)
     delete(world, [key_of(1, 3)])
     world.replay("by_amount", as_if_deleted=True)
-    view = world.platform.view_of(world.run("by_amount", "replay"))
-    assert (n_classes(world.platform.view(DATASET)), n_classes(view)) == (6, 2)
+    run = world.run("by_amount", "replay")
+    assert [n_classes(view) for view in (world.platform.view(DATASET), world.platform.view_of(run))] == [6, 4]
+    # A purge of the holes, or of other samples, changes no run that began before it.
+    purge(world, [key_of(1, 3), key_of(1, 4)])
+    assert n_classes(world.platform.view_of(run)) == 4
+    world.replay("by_amount", name="later", as_if_deleted=True)
+    # The largest hole set knew that the hole alone had class 5; the other sample's class was gone before it became a hole.
+    assert n_classes(world.platform.view_of(world.run_named("by_amount", "later"))) == 4
+    delete(world, [key_of(0, 0)])
+    world.replay("by_amount", name="last", as_if_deleted=True)
+    assert n_classes(world.platform.view_of(world.run_named("by_amount", "last"))) == 4
 
 
 def test_a_replay_begun_again_keeps_its_holes_and_one_without_is_not_continued_with_them(world_of: Worlds) -> None:
