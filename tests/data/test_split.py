@@ -37,6 +37,20 @@ def test_the_side_of_a_key_depends_on_nothing_but_the_key_and_the_split(keys: li
     np.testing.assert_array_equal(together, alone)
 
 
+def test_a_hash_is_that_of_splitmix_wherever_its_key_stands() -> None:
+    def splitmix(key: int, salt: int) -> int:
+        mixed = (key + (salt + 1) * 0x9E3779B97F4A7C15) % 2**64
+        mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB % 2**64
+        return mixed ^ mixed >> 31
+
+    hashes = hash_keys(KEYS, 9)
+    for position in (0, 1, 8191, 8192, 16_383, 16_384, len(KEYS) - 1):
+        assert int(hashes[position]) == splitmix(int(KEYS[position]), 9)
+    np.testing.assert_array_equal(hash_keys(KEYS[::-1], 9), hashes[::-1])
+    assert hash_keys(KEYS[:0], 9).tolist() == []
+
+
 def test_another_salt_is_another_split() -> None:
     one, other = (side_of(KEYS, Split(train=0.5, evaluate=0.5, salt=salt)) for salt in (0, 1))
     assert 0.45 < float((one == other).mean()) < 0.55

@@ -48,6 +48,7 @@ def test_written_labels_are_read_again_batch_by_batch(tmp_path: Path, content: l
     for ordinal, first, n in rows.parts():
         part = file.rows(first, n)
         assert (part.keys >> np.uint64(32) == ordinal).all()
+    assert [ordinal for ordinal, _, _ in rows.parts()] == sorted(set((rows.keys >> np.uint64(32)).tolist()))
     assert sum(n for _, _, n in rows.parts()) == len(content)
 
 

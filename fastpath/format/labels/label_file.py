@@ -63,9 +63,13 @@ class LabelRows(NamedTuple):
 
     def parts(self) -> list[list[int]]:
         """``[ordinal, first row, number of rows]`` of each batch that has rows; the keys ascend."""
-        ordinals = (self.keys >> np.uint64(_ORDINAL_BITS)).astype(np.int64)
-        found, first, counts = np.unique(ordinals, return_index=True, return_counts=True)
-        return [list(part) for part in zip(found.tolist(), first.tolist(), counts.tolist(), strict=True)]
+        parts, first = list[list[int]](), 0
+        while first < len(self.keys):
+            ordinal = int(self.keys[first]) >> _ORDINAL_BITS
+            end = int(np.searchsorted(self.keys, np.uint64((ordinal + 1) << _ORDINAL_BITS)))
+            parts.append([ordinal, first, end - first])
+            first = end
+        return parts
 
     def problem(self) -> str | None:
         """Description of what is wrong with the rows; None for rows that a file may hold."""

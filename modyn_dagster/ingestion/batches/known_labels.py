@@ -97,7 +97,9 @@ def record_labels(conn: sa.Connection, home: Path, dataset: DatasetRow, stem: st
         rows: n labels, in any order.
         arrivals: from which on each label is known, ``int64[n]``: its label batch's, or its sample batch's if later.
     """
-    names = {arrival: f"{stem}_{arrival}" for arrival in np.unique(arrivals).tolist()}
+    # Usually all are known from one arrival on, and need no sorting.
+    distinct = arrivals[:1] if (arrivals == arrivals[:1]).all() else np.unique(arrivals)
+    names = {arrival: f"{stem}_{arrival}" for arrival in distinct.tolist()}
     # The lock of the dataset, which the caller holds, makes this the only writer.
     sweep_unfinished(home / label_file_path(dataset.name, name) for name in names.values())
     for arrival, name in names.items():
