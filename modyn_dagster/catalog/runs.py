@@ -59,7 +59,8 @@ class RunRow:
         cursor: last key that the run has decided about.
         last_ordinal: last batch handed to the run (replay: walked; live: seen by the sensor); -1 before the first.
         epoch: grows with every transition; compare-and-set compares it together with the cursor.
-        options: of a replay, the runs that it takes recorded manual triggers and training seconds from.
+        options: of a replay, the runs that it takes recorded manual triggers and training seconds from; of a live run, the replay
+            whose history it took over.
         hole_set_id: set of samples that the run treats as if they had never arrived; None where it counts all of them.
     """
 

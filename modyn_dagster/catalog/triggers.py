@@ -14,6 +14,8 @@ from modyn_dagster.catalog.runs import pipeline, pipeline_run
 from modyn_dagster.errors import LostClaim, UnknownName
 
 UNFINISHED: Final = ("pending", "training")
+#: Beginning of the error of a trigger whose model a deletion request has taken away.
+WITHDRAWN: Final = "withdrawn: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ def finish(conn: sa.Connection, row: TriggerRow, state: str, error: str | None =
 
 def withdraw(conn: sa.Connection, row: TriggerRow, reason: str) -> TriggerRow:
     """Make a trained trigger a skipped one, in the transaction that removes the row of its model."""
-    return _change(conn, row, state="skipped", error=reason, finished_at=sa.func.now())
+    return _change(conn, row, state="skipped", error=WITHDRAWN + reason, finished_at=sa.func.now())
 
 
 def raise_attempt(conn: sa.Connection, row: TriggerRow, error: str) -> TriggerRow:

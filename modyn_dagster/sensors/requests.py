@@ -21,7 +21,7 @@ from modyn_dagster.assets.dagster_runs import (
     unfinished_runs,
 )
 from modyn_dagster.assets.live.unshown import unshown_triggers
-from modyn_dagster.assets.specs import PipelineAssets, batches_of, unknown_partitions
+from modyn_dagster.assets.specs import PipelineAssets, batches_of, triggers_of, unknown_partitions
 from modyn_dagster.backoff import growing_pause
 from modyn_dagster.values.digest import bytes_digest
 
@@ -99,6 +99,16 @@ def evaluation_request(
     request = _evaluation_run(assets, due, _run_key(assets, wanted, attempt))
     mark = EvaluationCursor(asked=wanted, attempt=attempt, looking=here, looked=begin)
     return request, mark, f"{len(due)} models to judge, attempt {attempt}"
+
+
+def evaluated_partitions(
+    instance: dg.DagsterInstance, assets: PipelineAssets, request: dg.RunRequest
+) -> list[dg.AddDynamicPartitionsRequest]:
+    """Partitions of the triggers of an evaluation that Dagster does not know: those that a live run took over from a replay."""
+    partitions = triggers_of(assets.name)
+    keys = request.run_config["ops"][assets.op("evaluation")]["config"]["triggers"]
+    fresh = unknown_partitions(instance, partitions, keys)
+    return [partitions.build_add_request(fresh)] if fresh else []
 
 
 def _given_up(instance: dg.DagsterInstance, assets: PipelineAssets, wanted: str, attempts: int) -> str | None:

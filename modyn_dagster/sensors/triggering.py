@@ -17,7 +17,13 @@ from modyn_dagster.assets.dagster_runs import (
 from modyn_dagster.assets.jobs import AssetJob
 from modyn_dagster.assets.specs import PipelineAssets, triggers_of
 from modyn_dagster.resources.platform import PlatformResource
-from modyn_dagster.sensors.requests import EvaluationCursor, evaluation_request, measurement_request, partitions_to_add
+from modyn_dagster.sensors.requests import (
+    EvaluationCursor,
+    evaluated_partitions,
+    evaluation_request,
+    measurement_request,
+    partitions_to_add,
+)
 from modyn_dagster.sensors.ticks import bounded_tick
 
 if TYPE_CHECKING:
@@ -57,15 +63,20 @@ def _tick(context: dg.SensorEvaluationContext, platform: "Platform", assets: Pip
         return _train(assets, found.train, mark)
     if found.measure is not None:
         return _measure(context, platform, assets, found.measure, found.message, mark)
-    requests, message = [], found.message
+    requests, partitions, message = [], [], found.message
     if found.evaluate and takes_backlog:
         # It judges its own models, and shows them; whatever else is due would wait for it.
         message = f"{message}; a run is under way"
     elif found.evaluate:
         request, mark, judged = evaluation_request(context.instance, platform, assets, found.run, mark)
-        requests, message = [request] if request is not None else [], f"{message}; {judged}"
+        message = f"{message}; {judged}"
+        if request is not None:
+            requests, partitions = [request], evaluated_partitions(context.instance, assets, request)
     context.log.info(message)
-    return dg.SensorResult(run_requests=requests, skip_reason=None if requests else message, cursor=mark.text())
+    skip_reason = None if requests else message
+    return dg.SensorResult(
+        run_requests=requests, dynamic_partitions_requests=partitions, skip_reason=skip_reason, cursor=mark.text()
+    )
 
 
 def _measure(

@@ -1,9 +1,9 @@
 """Loading of specs from the YAML files of a project. Faults are ``ConfigError``: the first one, or all of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -96,8 +96,25 @@ def parse_spec(content: object, kind: type[S], *, source: str, code: CodeSources
 
 def spec_hash(spec: PipelineSpec) -> str:
     """Hash of the behaviour of a pipeline; fields that only describe or display it do not count."""
+    return json_digest(_behaviour(spec))
+
+
+def changed_fields(old: PipelineSpec, new: PipelineSpec) -> list[str]:
+    """Fields in which the behaviour of two pipelines differs, by their paths in the file: ``training.epochs``."""
+    return list(_differing(_behaviour(old), _behaviour(new), ""))
+
+
+def _behaviour(spec: PipelineSpec) -> Any:
     content = spec.model_dump(mode="json", exclude={**dict.fromkeys(DISPLAY_FIELDS, True), **HOW_FIELDS}, by_alias=True)
-    return json_digest(without_number(content))
+    return without_number(content)
+
+
+def _differing(old: Any, new: Any, path: str) -> Iterator[str]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name in {**old, **new}:
+            yield from _differing(old.get(name), new.get(name), f"{path}.{name}" if path else str(name))
+    elif old != new:
+        yield path
 
 
 def _check_data(

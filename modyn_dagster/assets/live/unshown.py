@@ -1,4 +1,4 @@
-"""Triggers that are trained but not shown: a run was killed between the commit and its event.
+"""Triggers that are trained but not shown: a run was killed between the commit and its event, or they were taken over.
 
 The catalog is the truth; the next evaluation of the pipeline makes up the events, and its sensor requests one where none is due.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import dagster as dg
 
 from modyn_dagster.assets.metadata.stages import stage_events
-from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.assets.specs import PipelineAssets, add_partitions, triggers_of
 from modyn_dagster.resources.event_store import AssetEvent
 
 if TYPE_CHECKING:
@@ -41,10 +41,11 @@ def made_up_events(
         return
     shown = {stage: instance.get_materialized_partitions(assets.key(stage)) for stage in _STAGES}
     shown["evaluation"] = shown["evaluation"].union(judged)
-    for trigger in _trained(platform, run):
-        key = trigger.partition_key
-        if all(key in shown[stage] for stage in _STAGES):
-            continue
+    trained = [trigger.partition_key for trigger in _trained(platform, run)]
+    hidden = [key for key in trained if not all(key in shown[stage] for stage in _STAGES)]
+    # Those of a replay that the live run took over have no partition yet.
+    add_partitions(instance, triggers_of(assets.name), hidden)
+    for key in hidden:
         for result in recorded_stages(context_of(platform, assets.name, key)):
             if key not in shown[result.stage]:
                 yield from stage_events(assets, result, None)

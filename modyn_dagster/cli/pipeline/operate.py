@@ -1,4 +1,4 @@
-"""``modyn-dagster pipeline trigger``, ``stop``, ``resume``, ``reset`` and ``finish``: actions of an operator on runs."""
+"""``modyn-dagster pipeline start``, ``trigger``, ``stop``, ``resume``, ``reset`` and ``finish``: what operators do."""
 
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -13,6 +13,31 @@ from modyn_dagster.errors import RunError
 if TYPE_CHECKING:
     from modyn_dagster.catalog.runs import RunRow
     from modyn_dagster.pipeline.platform import Platform
+
+
+@click.command()
+@click.argument("name")
+@click.option("--from-replay", "run_id", type=int, required=True, help="Finished replay to go on from, see `pipeline status`.")
+def start(name: str, run_id: int) -> None:
+    """Begin the live run of pipeline NAME where a replay has come to, with its history, models and state.
+
+    Nothing is trained again: the live run decides about the batches behind the replay's last one, as if it had been there from
+    the beginning. The replay stays as it is.
+    """
+    from modyn_dagster.catalog.results.models import list_models
+    from modyn_dagster.pipeline.replay.start_live import start_live
+
+    with closing(open_platform()) as platform:
+        started = start_live(platform, name, run_id)
+        with platform.transaction() as conn:
+            n_models = len(list_models(conn, started.run.id))
+    run = started.run
+    if started.anew:
+        history = f"{n_models} model{'s' * (n_models != 1)} and the state of {started.replay.title}"
+        say(f"{run.title} begins after batch ordinal {run.last_ordinal}, with {history} (seed {run.seed}, threads {run.threads})")
+    else:
+        say(f"{run.title} ({run.state}, batch ordinal {run.last_ordinal}) was started from {started.replay.title} already")
+    say(_next_step(run))
 
 
 @click.command()

@@ -23,7 +23,11 @@ from modyn_dagster.spec.operation import NotifySpec
 
 
 def events_since(conn: sa.Connection, run: RunRow, dataset: str, notify: NotifySpec, since: datetime) -> Iterator[Event]:
-    """Yield the events of a run since a moment: those of triggers in order, then bad scores in order of their intervals."""
+    """Yield the events of a run since a moment: those of triggers in order, then bad scores in order of their intervals.
+
+    Nothing happened in a run before it began: a history that it took over from a replay is no event.
+    """
+    since = max(since, run.created_at)
     triggers = list_triggers(conn, run.id)
     for trigger in triggers:
         event = _TriggerEvents(run, dataset, trigger)

@@ -18,7 +18,8 @@ class LiveTime(NamedTuple):
 def live_times(uses: Sequence[ModelUse]) -> Mapping[str, LiveTime]:
     """Live time by the partition key of the trigger. A model is live until its pipeline has a newer one in a live run.
 
-    Models of replays were never live. ``uses`` are those of all runs of the pipelines in question.
+    Models of replays were never live, and of those that a live run took over from a replay the newest alone. ``uses`` are
+    those of all runs of the pipelines in question.
     """
     by_pipeline: dict[str, list[ModelUse]] = defaultdict(list)
     for use in uses:
@@ -28,5 +29,6 @@ def live_times(uses: Sequence[ModelUse]) -> Mapping[str, LiveTime]:
     for models in by_pipeline.values():
         ordered = sorted(models, key=lambda use: (use.created_at, use.trigger_id))
         ends = [*(use.created_at for use in ordered[1:]), None]
-        times |= {use.partition_key: LiveTime(use.created_at, end) for use, end in zip(ordered, ends, strict=True)}
+        spans = ((use, LiveTime(use.created_at, end)) for use, end in zip(ordered, ends, strict=True))
+        times |= {use.partition_key: span for use, span in spans if span.since != span.until}
     return times

@@ -106,7 +106,8 @@ def _begun(conn: sa.Connection, run: RunRow, holes: int, reason: str) -> RunRow:
         origin=run.origin,
         cursor=run.origin,
         last_ordinal=ordinal_of(run.origin),
-        options=run.options,
+        # The new run decides for itself what a live run had taken over from a replay.
+        options=run.options if run.mode == "replay" else {},
         previous_model=_first_previous(conn, run),
         hole_set_id=holes,
     )

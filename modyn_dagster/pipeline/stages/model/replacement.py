@@ -112,7 +112,7 @@ def withdraw_model(context: TriggerContext, reason: str, record: Record) -> None
         run = get_run(conn, context.run.id, lock=True)
         _clear(conn, context, old)
         mark_training_sets_removed(conn, [context.trigger.id])
-        withdraw(conn, get_trigger(conn, context.trigger.id, lock=True), f"withdrawn: {reason}")
+        withdraw(conn, get_trigger(conn, context.trigger.id, lock=True), reason)
         left = list_models(conn, run.id)
         _follow(conn, run, old.hash, left[-1].hash if left else None)
         record(conn, None, None)
