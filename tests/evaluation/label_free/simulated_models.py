@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.evaluation.label_free.estimator import DRAWS, Estimate, Estimator
-from modyn_dagster.evaluation.label_free.recalibration import recalibrated
+from modyn_dagster.evaluation.label_free.recalibration import recalibrated, unchanged
 from modyn_dagster.evaluation.metrics.registry import score
 
 METRICS = ["accuracy", "f1", "f1_macro", "f1_micro", "log_loss", "roc_auc"]
@@ -33,8 +33,7 @@ class SimulatedModel:
         if shifted:
             outputs = (outputs + self.shift * np.linspace(0, 1, self.n_classes)) * (1 - 0.3 * self.shift)
         outputs = outputs.astype(np.float32)
-        plain = np.repeat([1.0, 0.0], self.n_classes)
-        shares = recalibrated(outputs.astype(np.float64) * self.temperature, plain)
+        shares = recalibrated(outputs.astype(np.float64) * self.temperature, unchanged(self.n_classes))
         labels = (rng.random((n, 1)) >= np.cumsum(shares[:, :-1], axis=1)).sum(axis=1)
         return outputs, labels.astype(np.int64)
 

@@ -132,3 +132,27 @@ def test_the_map_that_is_fitted_is_the_one_that_made_the_labels():
     fitted = Recalibration.fit(outputs, (rng.random(50_000) >= shares[:, 0]).astype(np.int64))
     assert np.abs(recalibrated(log_shares(outputs), fitted.parameters) - shares).max() < 0.03
     assert fitted.n == 50_000
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_a_model_that_is_surer_than_noisy_labels_allow_is_recalibrated(n_classes):
+    rng, model = np.random.default_rng(5), SimulatedModel(n_classes, temperature=3.0, shift=0.7)
+
+    def noisy(n: int, *, shifted: bool):
+        outputs, labels = model.samples(rng, n, shifted=shifted)
+        return 3 * outputs, np.where(rng.random(n) < 0.05, rng.integers(0, n_classes, n), labels)
+
+    estimator = Estimator(*noisy(20_000, shifted=False))
+    outputs, labels = noisy(20_000, shifted=True)
+    for metric, estimate in estimator.estimate(METRICS, outputs, draws=50).items():
+        low, value, high = numbers_of(estimate)
+        assert value == pytest.approx(score(metric, outputs, labels).value, abs=0.02), metric
+        assert low < value < high, metric
+
+
+def test_the_map_of_many_classes_has_a_slope_and_an_offset_each():
+    rng = np.random.default_rng(6)
+    for n_classes, n_parameters in ((32, 160), (33, 66)):
+        fitted = Recalibration.fit(*SimulatedModel(n_classes).samples(rng, 200, shifted=False))
+        assert fitted.parameters.shape == (n_parameters,)
+        assert fitted.factor.shape == (n_parameters, n_parameters)

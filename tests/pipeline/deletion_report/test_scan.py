@@ -84,10 +84,22 @@ def write_model(path: Path) -> None:
 PLANTED: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     "shard": ("shards/tiny/000001.bin", "shards", lambda path: path.write_bytes(b"\0" * 99 + FLOATS.astype("<f8").tobytes())),
     "index": ("batches/tiny/000077.arrow", "indexes", lambda path: path.write_bytes(b"ARROW1" + ROW)),
+    "label file": ("labels/tiny/labels_1_1.arrow", "labels", lambda path: path.write_bytes(b"ARROW1" + ROW)),
+    "deleted list": ("batches/tiny/000077.1.deleted", "deleted lists", lambda path: path.write_bytes(b"\0" + ROW)),
+    "selector state": (
+        "training_sets/000001/000009.json",
+        "selector states",
+        lambda path: path.write_text(f'["{ROW.decode()}"]'),
+    ),
     "training set": ("training_sets/000001/000009.arrow", "training sets", write_arrow),
     "prediction": ("predictions/000001/000001/1-2-3.arrow", "predictions", lambda path: path.write_bytes(bytes(7) + ROW)),
     "report": ("reports/tiny.html", "reports", lambda path: path.write_text(f"<td>{ROW.decode()}</td>")),
     "model": ("models/ab/abcdef.safetensors", "models", write_model),
+    "description of a model": (
+        "models/ab/abcdee.safetensors",
+        "models",
+        lambda path: save_file({"w": torch.arange(8.0)}, path, metadata={"note": f"row {ROW.decode()}"}),
+    ),
     "cached weights": ("weights/ab/abcdef.safetensors", "cached weights", write_model),
     "optimizer": ("optimizers/000001/000001.pt", "optimizers", lambda path: path.write_bytes(ROW * 3)),
     "checkpoint": ("checkpoints/000001/000001", "checkpoints", lambda path: path.write_bytes(b"x" * 5_000_000 + ROW)),
