@@ -88,6 +88,35 @@ class Repeated(nn.Module):
         return outputs
 
 
+class Attentive(nn.Module):
+    """Reads the columns as a sequence: an encoder layer, two recurrent ones, attention and a function, all with dropout."""
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        self.start = nn.Linear(1, 4)
+        self.encoder = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.3, batch_first=True)
+        self.attention = nn.MultiheadAttention(4, 2, dropout=0.3, batch_first=True)
+        self.memory = nn.LSTM(4, 4, num_layers=2, dropout=0.3, batch_first=True)
+        self.end = nn.Linear(4, n_outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.encoder(self.start(inputs[:, :, None]))
+        hidden = self.memory(hidden + self.attention(hidden, hidden, hidden)[0])[0]
+        hidden = hidden + nn.functional.scaled_dot_product_attention(hidden, hidden, hidden, dropout_p=0.3 * self.training)
+        outputs: Tensor = self.end(nn.functional.dropout(hidden.mean(1), 0.3, self.training))
+        return outputs
+
+
+class AttentiveAgain(Attentive):
+    """Computes its attention once more in the backward pass."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.start(inputs[:, :, None])
+        hidden, _ = checkpoint(self.attention, hidden, hidden, hidden, use_reentrant=False)
+        outputs: Tensor = self.end(hidden.mean(1))
+        return outputs
+
+
 def unfollowed(n_features: int, n_outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(n_features, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, n_outputs))
 

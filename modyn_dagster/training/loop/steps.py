@@ -119,7 +119,8 @@ class Steps:
             # The scaler of half precision begins with the first loss that it sees.
             loss = loss if self._scaler is None else self._scaler.scale(loss)
         else:
-            with user_code(f"{self._source}: training.model: the backward pass"):
+            backward = nullcontext() if self._shares is None else self._shares.backward()
+            with user_code(f"{self._source}: training.model: the backward pass"), backward:
                 self._backward(loss)
         watch.lap("backward")
         self.n_pending += 1
@@ -182,7 +183,7 @@ class Steps:
         if self._shares.idles(batch):
             own = torch.empty(0, self._n_outputs, device=batch.targets.device)
         else:
-            with self._shares.masks.of_step(whole):
+            with self._shares.forward(whole):
                 own = self._call(batch.share())
         return self._shares.outputs(own.to(dtype), whole)
 
