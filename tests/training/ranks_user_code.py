@@ -4,7 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from modyn_dagster.spec.learning.models import DistilBertSpec
 from modyn_dagster.training.downsampling import Chosen, Pool
+from modyn_dagster.training.models.text import DistilBert
 
 
 class Front:
@@ -114,6 +116,19 @@ class AttentiveAgain(Attentive):
         hidden = self.start(inputs[:, :, None])
         hidden, _ = checkpoint(self.attention, hidden, hidden, hidden, use_reentrant=False)
         outputs: Tensor = self.end(hidden.mean(1))
+        return outputs
+
+
+class Worded(nn.Module):
+    """Reads rounded columns as words of a text."""
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        sizes = {"buckets": 16, "length": n_features, "layers": 1, "heads": 2, "width": 8, "hidden": 8, "dropout": 0.3}
+        self.texts = DistilBert(DistilBertSpec(name="distilbert", **sizes), n_outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.texts((inputs * 4).long().clamp(-7, 8) + 8)
         return outputs
 
 

@@ -55,6 +55,11 @@ class FunctionalDropout(TorchFunctionMode):
     ) -> Any:
         """Call a function of torch."""
         given = kwargs or {}
+        if func is Tensor.backward:
+            # Within the block, as parts of the forward pass may be repeated there.
+            with self:
+                gradient, retain, create = (given.get(name) for name in ("gradient", "retain_graph", "create_graph"))
+                return torch.autograd.backward(args[0], gradient, retain, bool(create), inputs=given.get("inputs"))
         draws = None if self._masks.is_drawing else self._draws(func, args, given)
         if draws is None:
             return func(*args, **given)

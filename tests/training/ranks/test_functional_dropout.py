@@ -1,6 +1,7 @@
 """Dropout inside of attention, recurrent layers and functions: in ranks a sample loses what it loses in one process."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence
+from torch.utils.checkpoint import checkpoint
 
 from fastpath.order import part_sizes
 from modyn_dagster.errors import ConfigError
@@ -190,3 +192,14 @@ def test_a_draw_outside_of_the_forward_pass_is_refused(name: str) -> None:
     masks = Masks(CPU, "p")
     with FunctionalDropout(masks), pytest.raises(ConfigError, match=r"of `.*` draws outside of the forward pass"):
         stack_of(name, 0.5)(torch.ones(5, LENGTH, WIDTH, dtype=torch.float64))
+
+
+def test_a_part_that_is_repeated_in_the_backward_pass_is_refused_there_and_any_other_gets_its_gradients() -> None:
+    for repeats in (True, False):
+        masks, stack = Masks(CPU, "p"), stack_of("encoder", 0.5)
+        inputs = torch.ones(5, LENGTH, WIDTH, dtype=torch.float64, requires_grad=True)
+        with masks.of_step(whole_of(5, 0, 1)), FunctionalDropout(masks):
+            outputs = checkpoint(stack, inputs, use_reentrant=False) if repeats else stack(inputs)
+        with FunctionalDropout(masks), pytest.raises(ConfigError, match="draws outside") if repeats else nullcontext():
+            outputs.sum().backward()
+        assert (inputs.grad is None) is repeats

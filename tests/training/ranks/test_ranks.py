@@ -74,9 +74,10 @@ CLOSE: Final[dict[str, Case]] = {
     "dropout_and_a_choice_back_to_front": close_case(**policy("Scattered"), **_DROPOUT, **_DOUBLE),
     "dropout_of_channels": close_case(model={"factory": f"{_CODE}:channels"}, optimizer=_SGD, **_DOUBLE),
     "dropout_inside": close_case(**_INSIDE, optimizer=_SGD, **policy("Scattered"), **_DOUBLE),
-    "dropout_inside_single": close_case(**_INSIDE, optimizer={"lr": 0.01}),
-    "dropout_inside_and_uneven_shares": close_case(n=129, **_INSIDE, accumulate=2, epochs=9, **_DOUBLE),
-    "dropout_inside_and_a_rank_without_samples": close_case(**_INSIDE, **policy("Front"), **_DOUBLE),
+    "dropout_inside_single": close_case(**_INSIDE, optimizer=_SGD),
+    "dropout_inside_and_uneven_shares": close_case(n=129, **_INSIDE, optimizer=_SGD, accumulate=2, epochs=9, **_DOUBLE),
+    "dropout_inside_and_a_rank_without_samples": close_case(**_INSIDE, optimizer=_SGD, **policy("Front"), **_DOUBLE),
+    "dropout_of_distilbert": close_case(model={"factory": f"{_CODE}:Worded"}, optimizer=_SGD, **_DOUBLE),
     "transforms_that_draw": close_case(transforms=[{"function": f"{_CODE}:jitter", "when": "train"}], **_DOUBLE),
 }
 #: Trainings in three ranks.
