@@ -119,8 +119,7 @@ class Steps:
             # The scaler of half precision begins with the first loss that it sees.
             loss = loss if self._scaler is None else self._scaler.scale(loss)
         else:
-            backward = nullcontext() if self._shares is None else self._shares.backward()
-            with user_code(f"{self._source}: training.model: the backward pass"), backward:
+            with user_code(f"{self._source}: training.model: the backward pass"):
                 self._backward(loss)
         watch.lap("backward")
         self.n_pending += 1

@@ -79,7 +79,8 @@ class Masks:
             raise self.refused(f"{rule}; the {_ORDINALS[axis]} axis must count the samples")
         with torch.no_grad(), self._drawing():
             drawn = draw(_ones_like(inputs, len(whole.targets) * per_sample, axis))
-        blocks = drawn.unflatten(axis, (len(whole.targets), per_sample))
+        shape = (*drawn.shape[:axis], len(whole.targets), per_sample, *drawn.shape[axis + 1 :])
+        blocks: Tensor = drawn.reshape(shape)
         if whole.order is None:
             blocks = blocks.narrow(axis, first, last - first)
         else:

@@ -55,11 +55,6 @@ class FunctionalDropout(TorchFunctionMode):
     ) -> Any:
         """Call a function of torch."""
         given = kwargs or {}
-        if func is Tensor.backward:
-            # Within the block, as parts of the forward pass may be repeated there.
-            with self:
-                gradient, retain, create = (given.get(name) for name in ("gradient", "retain_graph", "create_graph"))
-                return torch.autograd.backward(args[0], gradient, retain, bool(create), inputs=given.get("inputs"))
         draws = None if self._masks.is_drawing else self._draws(func, args, given)
         if draws is None:
             return func(*args, **given)
@@ -84,11 +79,11 @@ class FunctionalDropout(TorchFunctionMode):
         return None
 
 
-class _Draws(TorchDispatchMode):
+class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no type for it
     """Operations that fill a tensor with the random numbers of a dropout."""
 
     def __init__(self, masks: Masks, name: str, *, axis: int = 0, heads: int = 1, packed: bool = False) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch has no type for it
         self._masks, self._name, self._axis, self._heads, self._packed = masks, name, axis, heads, packed
 
     @classmethod
@@ -111,11 +106,20 @@ class _Draws(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def _own(self, draw: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
+        if _is_repeated():
+            rule = "the dropout {} draws in a part without gradients, or in a checkpointed part that is repeated; leave that out"
+            raise self._masks.refused(rule.format(self._name))
         if self._packed:
             raise self._masks.refused(f"the dropout {self._name} gets packed sequences, whose rows are no samples; pad them")
         # Attention that returns its weights has an axis for heads of samples, [b * heads, ...]; else [b, heads, ...].
         per_sample = self._heads if like.ndim == 3 else 1
         return self._masks.own(self._name, draw, like, axis=self._axis, per_sample=per_sample)
+
+
+def _is_repeated() -> bool:
+    """Tell a part that ``torch.utils.checkpoint`` computes again: it has hooks, or no gradients the first time."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return hooks is not None or not torch.is_grad_enabled()
 
 
 @contextmanager

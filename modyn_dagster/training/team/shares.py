@@ -67,13 +67,7 @@ class Shares:
     @contextmanager
     def forward(self, whole: Whole) -> Iterator[None]:
         """Draw the masks of this batch within the block, which is the forward pass."""
-        with self.masks.of_step(whole), self.backward():
-            yield
-
-    @contextmanager
-    def backward(self) -> Iterator[None]:
-        """Draw no mask within the block, which is the backward pass: it would be another one than in the forward pass."""
-        with self._dropout or nullcontext():
+        with self.masks.of_step(whole), self._dropout or nullcontext():
             yield
 
     def outputs(self, own: Tensor, whole: Whole) -> Tensor:

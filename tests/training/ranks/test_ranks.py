@@ -140,7 +140,7 @@ def refused_cases() -> dict[str, tuple[Case, str]]:
         ),
         "attention_repeated": (
             {"model": {"factory": f"{_CODE}:AttentiveAgain"}},
-            r"training\.ranks: the dropout of `multi_head_attention_forward` draws outside of the forward pass",
+            r"training\.ranks: the dropout of `multi_head_attention_forward` draws in a part .* that is repeated",
         ),
         "sparse": (
             {"model": {"factory": f"{_CODE}:Sparse"}, "optimizer": {"name": "sgd"}},
