@@ -4,7 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from modyn_dagster.spec.learning.models import DistilBertSpec
 from modyn_dagster.training.downsampling import Chosen, Pool
+from modyn_dagster.training.models.text import DistilBert
 
 
 class Front:
@@ -85,6 +87,48 @@ class Repeated(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         outputs: Tensor = checkpoint(self.layers, inputs, use_reentrant=False)
+        return outputs
+
+
+class Attentive(nn.Module):
+    """Reads the columns as a sequence: an encoder layer, two recurrent ones, attention and a function, all with dropout."""
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        self.start = nn.Linear(1, 4)
+        self.encoder = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.3, batch_first=True)
+        self.attention = nn.MultiheadAttention(4, 2, dropout=0.3, batch_first=True)
+        self.memory = nn.LSTM(4, 4, num_layers=2, dropout=0.3, batch_first=True)
+        self.end = nn.Linear(4, n_outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.encoder(self.start(inputs[:, :, None]))
+        hidden = self.memory(hidden + self.attention(hidden, hidden, hidden)[0])[0]
+        hidden = hidden + nn.functional.scaled_dot_product_attention(hidden, hidden, hidden, dropout_p=0.3 * self.training)
+        outputs: Tensor = self.end(nn.functional.dropout(hidden.mean(1), 0.3, self.training))
+        return outputs
+
+
+class AttentiveAgain(Attentive):
+    """Computes its attention once more in the backward pass."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.start(inputs[:, :, None])
+        hidden, _ = checkpoint(self.attention, hidden, hidden, hidden, use_reentrant=False)
+        outputs: Tensor = self.end(hidden.mean(1))
+        return outputs
+
+
+class Worded(nn.Module):
+    """Reads rounded columns as words of a text."""
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        sizes = {"buckets": 16, "length": n_features, "layers": 1, "heads": 2, "width": 8, "hidden": 8, "dropout": 0.3}
+        self.texts = DistilBert(DistilBertSpec(name="distilbert", **sizes), n_outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.texts((inputs * 4).long().clamp(-7, 8) + 8)
         return outputs
 
 

@@ -13,7 +13,6 @@ from modyn_dagster.training.data import check_ranks
 from modyn_dagster.training.models.network import Network
 from modyn_dagster.training.states import flatten, state_digest
 from modyn_dagster.training.team.batch_norm import share_batch_norms, unshareable
-from modyn_dagster.training.team.dropout import share_dropouts
 from modyn_dagster.training.team.shares import Shares
 from modyn_dagster.training.team.team import Team
 
@@ -42,9 +41,10 @@ def begin_alike(spec: TrainingSpec, network: Network, shares: Shares | None, *, 
         rule = f"the batch norm {name} of the model keeps no running statistics, has no shape yet or is the whole model"
         raise ConfigError(source, "training.ranks", spec.ranks, f"{rule}; use another one, or `ranks: 1`")
     has_norms = share_batch_norms(network.body, shares.team)
-    draws = spec.compile is None and share_dropouts(network.body, shares.masks)
-    # A forward pass may draw, or change buffers, as spectral norm does: then every rank makes every pass.
-    shares.meet_in_forward = has_norms or draws or any(True for _ in network.body.buffers())
+    # A forward pass may change buffers, as spectral norm does: then every rank makes every pass.
+    shares.meet_in_forward = has_norms or any(True for _ in network.body.buffers())
+    if spec.compile is None:
+        shares.share_dropouts(network.body)
     if has_norms and spec.compile is not None:
         raise ConfigError(source, "training.compile", "(on)", "a model with batch norm cannot be compiled with ranks")
     _require_same_model(shares.team, "initial", network.state_dict())

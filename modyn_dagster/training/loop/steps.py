@@ -182,7 +182,7 @@ class Steps:
         if self._shares.idles(batch):
             own = torch.empty(0, self._n_outputs, device=batch.targets.device)
         else:
-            with self._shares.masks.of_step(whole):
+            with self._shares.forward(whole):
                 own = self._call(batch.share())
         return self._shares.outputs(own.to(dtype), whole)
 

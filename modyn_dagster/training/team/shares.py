@@ -2,7 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import torch
@@ -11,7 +12,8 @@ from torch import Tensor, nn
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.training.inputs.batch import Batch, Whole
 from modyn_dagster.training.states import flatten, state_digest
-from modyn_dagster.training.team.dropout import Masks
+from modyn_dagster.training.team.dropout import Masks, share_dropouts
+from modyn_dagster.training.team.functional_dropout import FunctionalDropout
 from modyn_dagster.training.team.sharding import Sharding
 from modyn_dagster.training.team.team import Team
 
@@ -33,6 +35,7 @@ class Shares:
     def __init__(self, team: Team, source: str) -> None:
         self.team, self._source, self._compared = team, source, False
         self.masks = Masks(team.device, source)
+        self._dropout: FunctionalDropout | None = None
         self.meet_in_forward = False
         self.sharding: Sharding | None = None
 
@@ -56,12 +59,27 @@ class Shares:
         # The exact sum, rounded once: it does not depend on the order of the samples.
         return replace(batch, weight=math.fsum(weights.tolist()), whole=whole)
 
+    def share_dropouts(self, body: nn.Module) -> None:
+        """Let every dropout of a model draw by sample, also those inside of attention and recurrent layers."""
+        share_dropouts(body, self.masks)
+        self._dropout = FunctionalDropout(self.masks)
+
+    @contextmanager
+    def forward(self, whole: Whole) -> Iterator[None]:
+        """Draw the masks of this batch within the block, which is the forward pass."""
+        with self.masks.of_step(whole), self._dropout or nullcontext():
+            yield
+
     def outputs(self, own: Tensor, whole: Whole) -> Tensor:
         """Outputs of all ranks ``[B, n_outputs]``; gradients flow to those of this rank alone.
 
         A loss of all outputs thus gives every rank its part of the whole gradient, also where the loss of a sample depends on
         other samples of the batch.
         """
+        if 0 in whole.counts:
+            # A rank without samples has not seen every draw.
+            drawing = next(rank for rank, count in enumerate(whole.counts) if count)
+            self.masks.state = self.team.states(self.masks.state)[drawing]
         (gathered,) = self.team.rows([own], whole.counts)
         first, last = whole.bounds
         return torch.cat([gathered[:first], own[: last - first], gathered[last:]])

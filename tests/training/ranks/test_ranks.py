@@ -37,6 +37,7 @@ def policy(name: str) -> dict[str, Any]:
 _SGD: Final = {"name": "sgd", "lr": 0.1, "momentum": 0.9}
 _DOUBLE: Final[dict[str, Any]] = {"precision": "64-true"}
 _DROPOUT: Final[dict[str, Any]] = {"model": _MLP | {"dropout": 0.4}}
+_INSIDE: Final[dict[str, Any]] = {"model": {"factory": f"{_CODE}:Attentive"}}
 #: Trainings whose parameters depend on the number of ranks by rounding alone.
 CLOSE: Final[dict[str, Case]] = {
     "sgd_double": close_case(optimizer=_SGD, **_DOUBLE),
@@ -72,8 +73,21 @@ CLOSE: Final[dict[str, Case]] = {
     "dropout_and_a_rank_without_samples": close_case(**policy("Front"), **_DROPOUT, **_DOUBLE),
     "dropout_and_a_choice_back_to_front": close_case(**policy("Scattered"), **_DROPOUT, **_DOUBLE),
     "dropout_of_channels": close_case(model={"factory": f"{_CODE}:channels"}, optimizer=_SGD, **_DOUBLE),
+    "dropout_inside": close_case(**_INSIDE, optimizer=_SGD, **policy("Scattered"), **_DOUBLE),
+    "dropout_inside_single": close_case(**_INSIDE, optimizer=_SGD),
+    "dropout_inside_and_uneven_shares": close_case(n=129, **_INSIDE, optimizer=_SGD, accumulate=2, epochs=9, **_DOUBLE),
+    "dropout_inside_and_a_rank_without_samples": close_case(**_INSIDE, optimizer=_SGD, **policy("Front"), **_DOUBLE),
+    "dropout_of_distilbert": close_case(model={"factory": f"{_CODE}:Worded"}, optimizer=_SGD, **_DOUBLE),
     "transforms_that_draw": close_case(transforms=[{"function": f"{_CODE}:jitter", "when": "train"}], **_DOUBLE),
 }
+#: Trainings in three ranks.
+_IN_THREE: Final = (
+    "dropout",
+    "dropout_and_uneven_shares",
+    "dropout_and_a_rank_without_samples",
+    "dropout_inside",
+    "dropout_inside_and_uneven_shares",
+)
 #: Trainings that every run of the tests makes with divided weights.
 DIVIDED: Final = ("adam_double", "accumulated_and_clipped", "dropout_and_a_choice_back_to_front")
 #: Policies that choose the highest scores.
@@ -124,6 +138,10 @@ def refused_cases() -> dict[str, tuple[Case, str]]:
             {"model": {"factory": f"{_CODE}:Repeated"}},
             r"training\.ranks: the dropout layers\.1 draws outside of the forward pass",
         ),
+        "attention_repeated": (
+            {"model": {"factory": f"{_CODE}:AttentiveAgain"}},
+            r"training\.ranks: the dropout of `multi_head_attention_forward` draws in a part .* that is repeated",
+        ),
         "sparse": (
             {"model": {"factory": f"{_CODE}:Sparse"}, "optimizer": {"name": "sgd"}},
             r"training\.ranks: the model has sparse gradients",
@@ -138,6 +156,7 @@ QUICK: Final = frozenset(
         ("close", "adam_double"),
         ("close", "a_rank_without_samples"),
         ("close", "dropout_and_a_choice_back_to_front"),
+        ("close", "dropout_inside"),
         *(("divided", name) for name in DIVIDED),
         ("tied", "margin"),
         ("resumed", "average_and_clipping"),
@@ -244,7 +263,7 @@ def test_two_ranks_with_divided_weights_differ_from_one_by_rounding_alone(result
 
 
 @pytest.mark.soak("distributed")
-@pytest.mark.parametrize("name", ["dropout", "dropout_and_uneven_shares", "dropout_and_a_rank_without_samples"])
+@pytest.mark.parametrize("name", _IN_THREE)
 def test_three_ranks_with_dropout_differ_from_one_by_rounding_alone(name: str) -> None:
     (ends,) = together([in_three(CLOSE[name])], 3)
     assert distance(ends[0], run(CLOSE[name].alone())) <= 1e-9
