@@ -122,7 +122,9 @@ def mcnemar_promotions(
     return Promotions(streams, claimed, false)
 
 
-def bootstrap_promotions(*, correlation: float, streams: int, n: int, alpha: float, seed: int, looks: int = 2) -> Promotions:
+def bootstrap_promotions(
+    *, correlation: float, streams: int, n: int, alpha: float, seed: int, looks: int = 2, block: int | None = None
+) -> Promotions:
     """Promotions by the block bootstrap of ROC-AUC: scores of equal quality, labels and errors correlated along the stream."""
     claimed = 0
     for number in range(streams):
@@ -131,7 +133,7 @@ def bootstrap_promotions(*, correlation: float, streams: int, n: int, alpha: flo
         outputs = [_outputs(rng, truth, correlation) for _ in range(2)]
         for look, end in enumerate(np.linspace(0, n, looks + 1).astype(int)[1:].tolist(), 1):
             parts = (outputs[0][:end], outputs[1][:end], truth[:end])
-            if bootstrap_verdict("roc_auc", *parts, alpha=alpha, look=look, seed=number).result == "better":
+            if bootstrap_verdict("roc_auc", *parts, alpha=alpha, look=look, block=block, seed=number).result == "better":
                 claimed += 1
                 break
     return Promotions(streams, claimed, claimed)

@@ -15,26 +15,37 @@ from modyn_dagster.cli.model.compare import TESTS
 from modyn_dagster.data.split import EVALUATE, side_of
 from modyn_dagster.evaluation.paired import comparison
 from modyn_dagster.evaluation.predictions.files import read_predictions
-from modyn_dagster.settings import Settings
+from tests.conftest import TEMPLATE, RunningServer
 from tests.pipeline.world import World, make_world
 from tests.projects.tiny import amount, exact
 
 SPLIT = {"train": 0.5, "calibrate": 0.1, "evaluate": 0.4}
 
 
-@pytest.fixture
-def world(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A replayed pipeline with exact predictions of every model, and one whose models predict their own intervals alone."""
+@pytest.fixture(scope="module")
+def replayed(postgres_server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Two replayed pipelines: every model of one predicts all, those of the other their own intervals alone."""
+    folder = tmp_path_factory.mktemp("compared")
+    settings = postgres_server.settings(folder, folder / "home", "tcompare_")
+    postgres_server.create_database("tcompare_modyn", TEMPLATE)
     few = exact(amount("few", every=40)) | {"seed": 8}
     few["evaluation"] |= {"matrix": "composite"}
-    made = make_world(settings, tmp_path / "project", [exact(amount(every=30)), few], split=SPLIT)
-    for name, value in made.settings.environment().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("COLUMNS", "200")
+    made = make_world(settings, folder / "project", [exact(amount(every=40)), few], split=SPLIT)
     made.deliver(range(8))
-    made.replay("by_amount")
+    for name in ("by_amount", "few"):
+        made.replay(name)
     yield made
     made.close()
+    postgres_server.drop_database("tcompare_modyn")
+
+
+@pytest.fixture
+def world(replayed: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The world of ``replayed`` as the project of the environment."""
+    for name, value in replayed.settings.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("COLUMNS", "200")
+    return replayed
 
 
 def compare(*arguments: str) -> Result:
@@ -126,18 +137,16 @@ def test_a_window_and_a_least_number_of_samples_are_kept(world: World) -> None:
 
 
 def test_a_model_without_predictions_says_what_makes_them_and_the_rest_is_compared(world: World) -> None:
-    models = models_of(world)
+    model, (first, second) = models_of(world)[1], models_of(world, "few")[:2]
+    command = f"`modyn-dagster pipeline matrix few --run {second.run_id}` predicts them"
+    # Models of that pipeline predict their own intervals alone: this one none of the newest days.
+    shown = json.loads(compare(model.hash, second.hash, "--json").stdout)
+    assert command in shown["note"]
+    point = next(trigger.point for trigger in world.triggers(second.run_id) if trigger.id == second.trigger_id)
+    assert 0 < shown["n"] < len(correct(world, model, point))
     with world.platform.transaction() as conn:
-        mark_predictions_removed(conn, [file.id for file in list_predictions(conn, models[0].trigger_id)])
-    command = f"`modyn-dagster pipeline matrix by_amount --run {models[0].run_id}` predicts them"
-    assert command in refused(models[2].hash, models[0].hash)
-    world.replay("few")
-    # Its models predict their own intervals alone: the second one none of the newest days.
-    second = models_of(world, "few")[1]
-    shown = json.loads(compare(models[1].hash, second.hash, "--json").stdout)
-    assert f"`modyn-dagster pipeline matrix few --run {second.run_id}` predicts them" in shown["note"]
-    point = max(trigger.point for trigger in world.triggers(second.run_id) if trigger.id == second.trigger_id)
-    assert 0 < shown["n"] < len(correct(world, models[1], point))
+        mark_predictions_removed(conn, [file.id for file in list_predictions(conn, first.trigger_id)])
+    assert command in refused(model.hash, first.hash)
 
 
 def test_mistakes_are_told_in_one_sentence(world: World) -> None:

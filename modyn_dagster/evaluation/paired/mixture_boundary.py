@@ -76,8 +76,8 @@ def boundary(variance: npt.ArrayLike, alpha: float, rho: float = RHO) -> Float64
 def _value_and_slope(s: Float64, v: Float64, rho: float) -> tuple[Float64, Float64]:
     """Logarithm of the mixture at totals from 0 on, and its derivative.
 
-    With ``a = v + rho`` and the regularised incomplete gamma function P it is
-    ``s + v + log(gamma(a) P(a, s + a)) - a log(s + a)``, less the same at ``s = v = 0``. Large terms that cancel out are taken together.
+    With ``a = v + rho`` and the regularised incomplete gamma function P it is, less the same at ``s = v = 0``,
+    ``s + v + log(gamma(a) P(a, s + a)) - a log(s + a)``. Large terms that cancel out are taken together.
     """
     # Imported here: it takes a third of a second.
     from scipy.special import gammainc
@@ -85,7 +85,7 @@ def _value_and_slope(s: Float64, v: Float64, rho: float) -> tuple[Float64, Float
     a = v + rho
     excess = s - a * np.log1p(s / a)
     share, first_share = gammainc(a, s + a), gammainc(rho, rho)
-    value = excess + _stirling(a) - _stirling(np.float64(rho)) + np.log(share / first_share)
+    value = excess + _stirling(a) - _stirling(np.asarray(rho, np.float64)) + np.log(share / first_share)
     slope = s / (s + a) + np.exp(-excess - _stirling(a)) / (share * (s + a))
     return np.asarray(value), np.asarray(slope)
 

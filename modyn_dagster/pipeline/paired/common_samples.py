@@ -125,7 +125,8 @@ def _predictions(named: NamedModel, data: EvaluationSet, after: int) -> tuple[Pr
     files = [
         PredictionFile(row.path, row.checksum, row.first_key, row.last_key)
         for row in rows
-        if row.removed_at is None and row.last_key > after
+        # A file that was written since the view was read may reach beyond it.
+        if row.removed_at is None and after < row.last_key <= data.view.last_key
     ]
     batches = data.view.columns.ordinals
     spans = [(ordinal_of(file.first_key), ordinal_of(file.last_key)) for file in files]

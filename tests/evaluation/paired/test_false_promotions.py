@@ -67,8 +67,9 @@ def test_looks_that_each_take_the_full_error_promote_too_often():
 
 
 @SOAK
-@pytest.mark.parametrize(("correlation", "most"), [(0.0, ALPHA + 0.03), (0.9, ALPHA + 0.05)])
-def test_the_block_bootstrap_holds_its_error_roughly_also_for_a_correlated_stream(correlation, most):
+@pytest.mark.parametrize(("correlation", "most"), [(0.0, ALPHA + 0.03), (0.9, 0.2)])
+def test_the_block_bootstrap_holds_its_error_roughly_and_less_so_for_a_correlated_stream(correlation, most):
+    # Blocks of the default length are short against a correlation of 0.9: docs/evaluation.md gives the rate.
     found = bootstrap_promotions(correlation=correlation, streams=150, n=400, alpha=ALPHA, seed=4)
     assert upper_end(found.false, found.streams) <= most, found
 
