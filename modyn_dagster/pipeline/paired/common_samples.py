@@ -188,7 +188,9 @@ def _why_none(
         return note or _nothing_new(candidate, incumbent)
     if not wanted.any():
         return f"no sample that both models have predicted lies within the window {window}; give a longer one"
-    n_young = int(np.count_nonzero(wanted & ~mature))
-    waiting = f", and {n_young:,} are younger than evaluation.maturity" if n_young else ""
-    n = int(np.count_nonzero(wanted))
-    return f"none of the {n:,} samples that both have predicted after their triggers has a label yet{waiting}; wait for some"
+    n, n_mature = int(np.count_nonzero(wanted)), int(np.count_nonzero(wanted & mature))
+    if n_mature == 0:
+        return (
+            f"all {n:,} samples that both have predicted after their triggers are younger than evaluation.maturity; wait for some"
+        )
+    return f"none of the {n_mature:,} samples that both have predicted after their triggers has a label yet; wait for some"
