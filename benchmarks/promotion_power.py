@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import NormalDist
-from typing import Final
+from typing import Any, Final
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
@@ -61,21 +61,21 @@ def fixed_samples(difference: float, differing: float, power: float, alpha: floa
     """
     quantile = NormalDist().inv_cdf
     variance = differing - difference**2
-    return (quantile(1 - alpha) * np.sqrt(differing) + quantile(power) * np.sqrt(variance)) ** 2 / difference**2
+    return float((quantile(1 - alpha) * differing**0.5 + quantile(power) * variance**0.5) ** 2 / difference**2)
 
 
 def errors(streams: int) -> list[tuple[str, str, Promotions]]:
     """Promotions on streams without a difference: stream, test and counts."""
     rows = []
     for name, (stream, margin) in NULL_STREAMS.items():
-        given = {"streams": streams, "n": _LENGTH, "alpha": _ALPHA, "seed": _SEED}
+        given: dict[str, Any] = {"streams": streams, "n": _LENGTH, "alpha": _ALPHA, "seed": _SEED}
         rows.append((name, "confidence_sequence, a look after every sample", sequence_promotions(stream, margin, **given)))
         if margin == 0 and name != "skewed losses":
             rows.append((name, "mcnemar, 20 looks", mcnemar_promotions(stream, **given)))
             unspent = mcnemar_promotions(stream, **given, spends=False)
             rows.append((name, "mcnemar, 20 looks, each at the full error", unspent))
     for correlation in (0.0, 0.9):
-        few = {"streams": max(20, streams // 10), "n": 400, "alpha": _ALPHA, "seed": _SEED}
+        few: dict[str, Any] = {"streams": max(20, streams // 10), "n": 400, "alpha": _ALPHA, "seed": _SEED}
         found = bootstrap_promotions(correlation=correlation, **few)
         rows.append((f"scores of equal ROC-AUC, autocorrelation {correlation:g}", "block_bootstrap, 2 looks", found))
     return rows
@@ -89,7 +89,12 @@ def power(streams: int) -> dict[tuple[float, float], Float64]:
             if difference >= differing:
                 continue
             needed = fixed_samples(difference, differing, 0.9)
-            given = {"most": int(_LONGEST * needed) + 500, "every": max(1, int(needed / 100)), "alpha": _ALPHA, "seed": _SEED}
+            given: dict[str, Any] = {
+                "most": int(_LONGEST * needed) + 500,
+                "every": max(1, int(needed / 100)),
+                "alpha": _ALPHA,
+                "seed": _SEED,
+            }
             found[difference, differing] = samples_until_better(difference, differing, streams=streams, **given)
     return found
 
