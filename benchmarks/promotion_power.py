@@ -57,7 +57,7 @@ def fixed_samples(difference: float, differing: float, power: float, alpha: floa
     """Samples at which one look, fixed beforehand, finds a difference of accuracies with some power (normal approximation).
 
     >>> round(fixed_samples(0.05, 0.1, 0.5))
-    106
+    108
     """
     quantile = NormalDist().inv_cdf
     variance = differing - difference**2

@@ -37,7 +37,7 @@ def block_length(n: int) -> int:
     >>> block_length(1000), block_length(1001)
     (10, 11)
     """
-    root = math.floor(float(n) ** (1 / 3))
+    root = int(n ** (1 / 3))
     # The root of 1,000 is 9.999… in floating point.
     return max(1, next(length for length in (root, root + 1, root + 2) if length**3 >= n))
 
