@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from modyn_dagster.cli.console import Moment, say, show_table, utc
+from modyn_dagster.cli.model.compare import compare
 from modyn_dagster.cli.model.export import export
 from modyn_dagster.cli.model.lineage import lineage
 from modyn_dagster.cli.model.probe import probe
@@ -82,6 +83,7 @@ def model() -> None:
     """List, compare, verify, export and delete stored models, and probe whether trainings repeat."""
 
 
+model.add_command(compare)
 model.add_command(delete)
 model.add_command(export)
 model.add_command(lineage)

@@ -43,4 +43,5 @@ def files_of(world: World, run: RunRow) -> list[str]:
         sets = list_training_sets(conn, run.id)
         predictions = predictions_of_triggers(conn, [row.trigger_id for row in sets])
     states = [row.details["state"]["path"] for row in sets if "state" in row.details and row.removed_at is None]
-    return [*(row.path for row in (*sets, *predictions) if row.removed_at is None), *states]
+    paths = [row.path for row in sets if row.removed_at is None] + [row.path for row in predictions if row.removed_at is None]
+    return paths + states

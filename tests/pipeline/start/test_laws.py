@@ -113,7 +113,7 @@ def test_a_run_that_takes_over_a_replay_comes_to_the_end_of_one_that_was_always_
 @pytest.mark.soak("golden")
 @pytest.mark.parametrize("variant", [*POLICIES, *SELECTIONS])
 def test_it_does_so_where_labels_arrive_later(world_of: Worlds, elsewhere: Worlds, variant: str) -> None:
-    ends = []
+    ends: list[dict[str, Any]] = []
     for world in (world_of(pipeline_of(variant), split=SPLIT), elsewhere(pipeline_of(variant), split=SPLIT)):
         world.deliver(range(5))
         arrive_later(world, 2)
