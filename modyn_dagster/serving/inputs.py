@@ -16,7 +16,7 @@ from modyn_dagster.spec.learning.parsing import TextParserSpec, TokenizerParserS
 from modyn_dagster.spec.reading.code_packages import project_code
 from modyn_dagster.spec.reading.complaints import config_error
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.memory import Arrays, empty_aligned
+from modyn_dagster.training.memory import Arrays
 from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.module import spec_of_architecture
 from modyn_dagster.training.predictor_record import DEFAULT_DTYPE, PredictorRecord
@@ -127,9 +127,8 @@ class Inputs:
             return None
         if data.ndim != 2 or data.shape[1] != self._n_values or not len(data):
             return None
-        copy = empty_aligned(data.shape, np.float64)
-        copy[...] = data
-        return {self._plain: copy}
+        # The predictor overwrites it.
+        return {self._plain: data.copy(order="C")}
 
     def _rows(self, rows: npt.NDArray[Any]) -> Samples:
         """Columns in the order of the model."""

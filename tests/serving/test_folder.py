@@ -9,6 +9,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from mlflow.models import Model
 from safetensors.torch import load_file
 
@@ -72,8 +73,25 @@ def test_an_array_of_floats_takes_the_short_way_to_the_same_bits(tmp_path: Path)
     made = kind(Table(dict(zip("abc", values.T, strict=True)), labels=np.arange(24) % 2), model={"name": "mlp", "hidden": [8]})
     model = load_folder(written(made, tmp_path / "model"))
     for rows in (values, np.asfortranarray(values), values[::1]):
+        before = rows.copy()
         assert model.predict(rows, "outputs").tobytes() == made.evaluated().tobytes()
-    assert np.isnan(values[2, 1]), "the caller's array stays"
+        assert rows.tobytes() == before.tobytes(), "the caller's array stays"
+
+
+def test_predicting_leaves_the_process_as_it_was(tmp_path: Path) -> None:
+    model = load_folder(written(numbers(), tmp_path / "model"))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for rows in (np.zeros((1, 6)), {"a": [1.0]}):
+            try:
+                model.predict(rows)
+            except ModynError:
+                assert isinstance(rows, dict)
+            assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == (2, False)
+            assert not torch.is_inference_mode_enabled()
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_arrays_follow_the_order_of_the_columns(tmp_path: Path) -> None:

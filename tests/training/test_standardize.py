@@ -89,3 +89,20 @@ def test_arrays_are_scaled_to_the_bits_of_the_module(columns: Float64, mean: Flo
     assert (both_nan | (found.view(np.int32) == expected.view(np.int32))).all()
     assert found.ctypes.data % 64 == 0
     assert isinstance(module.scaling(), Scaling)
+
+
+@given(
+    hnp.arrays(np.float64, st.tuples(st.integers(1, 5), st.just(2)), elements=st.floats(-1e3, 1e3)),
+    st.sampled_from([1.0, 1e30, 1e38, 1e300]),
+    st.sampled_from([1e-300, 1.0, 1e300]),
+)
+def test_values_near_the_end_of_the_range_give_the_bits_of_the_module_and_no_warning(
+    columns: Float64, magnitude: float, factor: float
+) -> None:
+    module = Standardize(2)
+    module.mean.fill_(magnitude)
+    module.factor.fill_(factor)
+    wide = columns * magnitude if magnitude < 1e300 else columns * 1e297
+    expected = module(torch.from_numpy(wide.copy())).numpy()
+    found = module.scaling().scale(wide.copy())
+    np.testing.assert_array_equal(found, expected)

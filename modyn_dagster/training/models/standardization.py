@@ -1,8 +1,8 @@
 """Standardization of columns to mean 0 and deviation 1, fitted in one pass in float64 and stored in the model."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ from modyn_dagster.training.memory import Allocate, Arrays, aligned, empty_align
 from modyn_dagster.training.models.layout import Layout
 
 Float64 = npt.NDArray[np.float64]
+#: Half the range of float32: room for the rounding of a difference and a product.
+_SAFE: Final = float(np.finfo(np.float32).max) / 2
 
 
 class Moments:
@@ -67,10 +69,21 @@ class Scaling:
 
     mean: Float64
     factor: Float64
+    #: Up to this magnitude of its values, a table cannot leave the range of float32.
+    _limit: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_limit", _safe_magnitude(self.mean, self.factor))
 
     def scale(self, columns: Float64, allocate: Allocate = empty_aligned) -> npt.NDArray[Any]:
         """``float64[n, n_features]``, which it overwrites, to ``float32[n, n_features]``."""
         scaled = allocate(columns.shape, np.float32)
+        # A comparison with NaN is false, so nothing is missing here, and no warning has to be held back.
+        if columns.size and np.maximum.reduce(np.abs(columns), axis=None) <= self._limit:
+            np.subtract(columns, self.mean, out=columns)
+            np.multiply(columns, self.factor, out=columns)
+            np.copyto(scaled, columns, casting="same_kind")
+            return scaled
         missing = ~np.isfinite(columns)
         with np.errstate(over="ignore", invalid="ignore"):
             np.subtract(columns, self.mean, out=columns)
@@ -78,6 +91,13 @@ class Scaling:
             np.copyto(scaled, columns, casting="same_kind")
         scaled[missing] = 0
         return scaled
+
+
+def _safe_magnitude(mean: Float64, factor: Float64) -> float:
+    """Largest ``|x|`` whose ``(x - mean) * factor`` is a finite float32 in every column; negative where there is none."""
+    with np.errstate(all="ignore"):
+        limits = _SAFE / np.abs(factor) - np.abs(mean)
+    return float(np.min(limits, initial=_SAFE)) if np.isfinite(mean).all() and np.isfinite(factor).all() else -1.0
 
 
 class Standardize(nn.Module):
