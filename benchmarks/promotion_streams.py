@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.evaluation.paired.block_bootstrap import bootstrap_verdict
-from modyn_dagster.evaluation.paired.confidence_sequence import DifferenceState, log_evidence
+from modyn_dagster.evaluation.paired.confidence_sequence import DifferenceState, Running, log_evidence
 from modyn_dagster.evaluation.paired.mcnemar import DiscordantState, mcnemar_verdict
 
 Float64 = npt.NDArray[np.float64]
@@ -158,7 +158,8 @@ def samples_until_better(
         rng = np.random.default_rng([seed, number])
         shares = np.full(most, (differing + difference) / 2), np.full(most, (differing - difference) / 2)
         run = DifferenceState().running(_signs(rng, *shares))
-        looks = type(run)(*(column[every - 1 :: every] for column in run))
+        at = slice(every - 1, None, every)
+        looks = Running(run.n[at], run.total[at], run.squares[at])
         better = np.flatnonzero(log_evidence(looks, 0.0) > -np.log(alpha))
         found.append(float(looks.n[better[0]]) if len(better) else np.inf)
     return np.array(found)
@@ -170,7 +171,7 @@ def _pairs(stream: Stream, streams: int, n: int, seed: int) -> Iterator[Pair]:
 
 def _outputs(rng: np.random.Generator, truth: npt.NDArray[np.int64], correlation: float) -> npt.NDArray[np.float32]:
     score = truth + 1.5 * _autoregressive(rng, len(truth), correlation)
-    return np.stack([np.zeros(len(truth)), score], axis=1).astype(np.float32)
+    return np.asarray(np.stack([np.zeros(len(truth)), score], axis=1), np.float32)
 
 
 def _autoregressive(rng: np.random.Generator, n: int, correlation: float) -> Float64:

@@ -16,7 +16,7 @@ from modyn_dagster.reproducibility.randomness import seed_for
 # Threads, algorithms and generators belong to the process, so only one caller at a time may fix them.
 _TURN: Final = threading.RLock()
 # cuBLAS alone reads its variable.
-_HAS_CUBLAS: Final = torch.backends.cuda.is_built()
+_HAS_CUBLAS: Final = torch.version.cuda is not None
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def correct(world: World, model: ModelRow, after: int) -> dict[int, bool]:
     """Right predictions of a model for evaluation samples after a key, straight from its files."""
     with world.platform.transaction() as conn:
         files = list_predictions(conn, model.trigger_id)
-    found = {}
+    found: dict[int, bool] = {}
     for file in files:
         part = read_predictions(world.platform.home / file.path, file.checksum)
         right = part.outputs.argmax(axis=1) == part.truth

@@ -29,7 +29,8 @@ def flights() -> Kind:
 
 def text_format(text: str) -> dict[str, Any]:
     """Fields of a message in protobuf's text format, as far as the configuration uses it; ``ValueError`` for anything else."""
-    tokens, start = [], 0
+    tokens: list[str] = []
+    start = 0
     while start < len(text):
         match = _TOKEN.match(text, start)
         if match is None:

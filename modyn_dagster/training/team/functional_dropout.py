@@ -118,7 +118,7 @@ class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has n
 
 def _is_repeated() -> bool:
     """Tell a part that ``torch.utils.checkpoint`` computes again: it has hooks, or no gradients the first time."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    hooks: object = torch._C._autograd._top_saved_tensors_default_hooks(True)
     return hooks is not None or not torch.is_grad_enabled()
 
 

@@ -11,7 +11,7 @@ from modyn_dagster.evaluation.paired.block_bootstrap import block_length, bootst
 
 def scores(seed: int, quality: float, truth: np.ndarray) -> np.ndarray:
     noise = np.random.default_rng(seed).normal(size=len(truth))
-    return np.stack([np.zeros(len(truth)), quality * truth + noise], axis=1).astype(np.float32)
+    return np.asarray(np.stack([np.zeros(len(truth)), quality * truth + noise], axis=1), np.float32)
 
 
 TRUTH = np.random.default_rng(0).integers(0, 2, 200)
@@ -49,6 +49,10 @@ def test_exchanging_the_models_mirrors_the_bounds_and_the_same_seed_gives_the_sa
     forth = bootstrap_verdict(metric, one, other, TRUTH, resamples=200, seed=3)
     back = bootstrap_verdict(metric, other, one, TRUTH, resamples=200, seed=3)
     assert forth == bootstrap_verdict(metric, one, other, TRUTH, resamples=200, seed=3)
+    assert forth.difference is not None
+    assert back.difference is not None
+    assert forth.bounds is not None
+    assert back.bounds is not None
     assert forth.difference == -back.difference
     assert [forth.bounds.lower, forth.bounds.low] == pytest.approx([-back.bounds.upper, -back.bounds.high])
 
@@ -65,6 +69,8 @@ def test_a_much_better_model_is_better_and_a_model_of_lower_error_too():
 def test_later_looks_have_wider_bounds():
     one, other = scores(1, 1.0, TRUTH), scores(2, 1.0, TRUTH)
     first, third = (bootstrap_verdict("roc_auc", one, other, TRUTH, look=look).bounds for look in (1, 3))
+    assert first is not None
+    assert third is not None
     assert third.lower < first.lower < first.upper < third.upper
 
 

@@ -29,6 +29,7 @@ def test_the_mean_of_unclipped_losses_is_the_metric(metric, seed, n_classes):
     unit = 100.0 if metric == "log_loss" else loss_unit(metric, None, n_classes)
     mean = unit * bounded_losses(metric, outputs, truth, unit).mean()
     value = score(metric, outputs, truth).value
+    assert value is not None
     assert mean == pytest.approx(1 - value if metric.startswith("accuracy") else value, abs=1e-9)
 
 

@@ -114,6 +114,7 @@ def test_verdicts_need_samples_and_say_what_they_are_read_from():
         "on 100 samples the candidate is worse by 0.5; "
         "with 95% confidence the true difference is at most -0.3075, and the margin is 0.01"
     )
+    assert worse.bounds is not None
     assert worse.to_json()["bounds"]["upper"] == worse.bounds.upper
 
 

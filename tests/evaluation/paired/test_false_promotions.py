@@ -60,8 +60,10 @@ def test_mcnemar_with_twenty_looks_promotes_wrongly_with_at_most_its_error(name)
 
 
 def test_looks_that_each_take_the_full_error_promote_too_often():
-    given = {"streams": 100, "n": 1500, "alpha": ALPHA, "seed": 3, "looks": 10}
-    spent, unspent = (mcnemar_promotions(no_difference, **given, spends=spends) for spends in (True, False))
+    spent, unspent = (
+        mcnemar_promotions(no_difference, streams=100, n=1500, alpha=ALPHA, seed=3, looks=10, spends=spends)
+        for spends in (True, False)
+    )
     assert unspent.false > ALPHA * unspent.streams
     assert spent.false < unspent.false
 

@@ -41,6 +41,9 @@ def test_bounds_of_the_opposite_comparison_are_mirrored_and_hold_the_difference(
     if wins + losses == 0:
         assert (one.result, one.bounds) == ("undecided", None)
         return
+    assert one.bounds is not None
+    assert other.bounds is not None
+    assert one.difference is not None
     assert [one.bounds.lower, one.bounds.low] == pytest.approx([-other.bounds.upper, -other.bounds.high], abs=1e-9)
     assert one.bounds.low <= one.bounds.lower <= one.difference + 1e-12 <= one.bounds.upper + 2e-12 <= one.bounds.high + 3e-12
 
@@ -57,6 +60,7 @@ def test_the_bounds_of_shares_are_those_of_clopper_and_pearson():
     verdict, _ = mcnemar_verdict(DiscordantState(100, wins=12, losses=3), alpha=0.2)
     # The interval at twice the error has the one-sided bounds as its ends.
     expected = binomtest(12, 15).proportion_ci(confidence_level=1 - 2 * 0.1)
+    assert verdict.bounds is not None
     assert verdict.bounds.lower == pytest.approx(0.15 * (2 * expected.low - 1))
     assert verdict.bounds.upper == pytest.approx(0.15 * (2 * expected.high - 1))
     assert verdict.reason.endswith("; 12 of 15 differing predictions are right, p = 0.0176 at look 1")

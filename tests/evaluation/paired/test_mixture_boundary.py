@@ -16,13 +16,13 @@ def integral(total: float, variance: float, rho: float) -> float:
     """Integrate the supermartingales over their parameter numerically."""
 
     def density(l: float) -> float:  # noqa: E741 - the letter of the formula
-        return (1 - l) ** (rho - 1) * np.exp(-rho * (1 - l))
+        return float((1 - l) ** (rho - 1) * np.exp(-rho * (1 - l)))
 
     def weighted(l: float) -> float:  # noqa: E741
-        return density(l) * np.exp(l * total + (np.log1p(-l) + l) * variance)
+        return float(density(l) * np.exp(l * total + (np.log1p(-l) + l) * variance))
 
     options = {"epsabs": 0, "epsrel": 1e-12, "limit": 500}
-    return quad(weighted, 0, 1, **options)[0] / quad(density, 0, 1, **options)[0]
+    return float(quad(weighted, 0, 1, **options)[0] / quad(density, 0, 1, **options)[0])
 
 
 @pytest.mark.parametrize("rho", [2.0, 10.0, 40.0])
