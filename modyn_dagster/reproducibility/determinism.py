@@ -81,7 +81,7 @@ class fixed_algorithms:  # noqa: N801 - used as a function; a class is faster ar
 
 
 def _algorithms() -> tuple[bool, bool]:
-    """Whether torch insists on deterministic algorithms, and whether it only warns."""
+    """Two settings of torch: insist on deterministic algorithms, and only warn."""
     return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
 
 

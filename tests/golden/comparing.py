@@ -38,6 +38,8 @@ def difference(recorded: Subjects, found: Subjects, *, same_place: bool) -> list
             kinds = facts.keys() | recorded[subject][mode].keys()
             for kind in sorted(kinds if same_place else kinds & {*portable_kinds(subject)}):
                 before, now = recorded[subject][mode].get(kind, []), facts.get(kind, [])
+                if not same_place:
+                    before, now = _rounded(before), _rounded(now)
                 if before != now:
                     lines.append(f"{subject} {mode} {kind}: {'; '.join(_of_rows(before, now))}")
     return lines
@@ -46,6 +48,15 @@ def difference(recorded: Subjects, found: Subjects, *, same_place: bool) -> list
 def ours(line: str) -> bool:
     """True if a difference concerns only names and digests of our own code."""
     return line.partition(":")[0].endswith(f" {OURS}")
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers to twelve digits: the last ones of an exponential, as in the variance of a set, depend on the processor."""
+    if isinstance(value, Mapping):
+        return {name: _rounded(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
 def _is_measured(block: Any) -> bool:
