@@ -77,7 +77,6 @@ def compare(
         return
     show_table(verdict_table(comparison).rich())
     if (path := path_table(comparison)) is not None:
-        click.echo()
         show_table(path.rich())
 
 
