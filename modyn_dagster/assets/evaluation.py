@@ -53,6 +53,7 @@ def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         modyn_mlflow: MlflowResource,
         modyn_fast_path: FastPathResource,
     ) -> Iterator[AssetEvent | dg.Output[None]]:
+        from modyn_dagster.pipeline.promotion.gate_walk import advance_live
         from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import with_full_matrix
 
         platform = modyn.platform()
@@ -64,6 +65,7 @@ def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         reserved = reserved_for(context, assets.pipeline, "evaluation")
         with reserved, open_pool(platform.settings.workers, at_once=False) as pool:
             yield from _events(context, assets, links, [replace(work, pool=pool) for work in judged])
+            patient(context, platform, lambda: advance_live(platform, judged[-1].run) if judged[-1].run.mode == "live" else None)
             keys = [work.trigger.partition_key for work in judged]
             yield from made_up_events(context.instance, platform, assets, judged[-1].run, keys)
             yield from backlog_events(context, assets, platform, links, modyn_fast_path.settings(), pool)

@@ -62,6 +62,7 @@ class RunRow:
         options: of a replay, the runs that it takes recorded manual triggers and training seconds from; of a live run, the replay
             whose history it took over.
         hole_set_id: set of samples that the run treats as if they had never arrived; None where it counts all of them.
+        champion_model: id of the champion where the spec has `promotion`; None before the first model.
     """
 
     id: Id
@@ -88,6 +89,19 @@ class RunRow:
     created_at: Created
     finished_at: datetime | None
     hole_set_id: Annotated[int | None, References("hole_set.id"), Mark.APPENDED] = None
+    champion_model: Annotated[str | None, Mark.APPENDED] = None
+
+    @property
+    def live_model(self) -> str | None:
+        """Id of the model that serves and that measurements judge: the champion where the spec promotes, else the newest."""
+        follows_champion = self.spec.get("promotion") is not None and self.spec.get("live") in (None, "champion")
+        return self.champion_model or self.previous_model if follows_champion else self.previous_model
+
+    def start_of(self, use_previous_model: object) -> str | None:
+        """Id of the model that a training starts from: the newest, or with ``champion`` the champion; None with neither."""
+        if not use_previous_model:
+            return None
+        return self.champion_model if use_previous_model == "champion" else self.previous_model
 
     @property
     def is_open(self) -> bool:

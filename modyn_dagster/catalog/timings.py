@@ -79,6 +79,14 @@ def predicted_by_trigger(conn: sa.Connection, run_ids: Collection[int]) -> Mappi
     return {int(trigger_id): Predicted(int(n), float(seconds)) for trigger_id, n, seconds in rows}
 
 
+def prediction_timings(conn: sa.Connection, trigger_id: int) -> list[tuple[float, int]]:
+    """Seconds and samples of every prediction of a trigger's model by the ledger."""
+    columns = stage_timing.c
+    where = (columns.trigger_id == trigger_id) & (columns.stage == "evaluate") & (columns.n_samples > 0)
+    rows = conn.execute(sa.select(columns.seconds, columns.n_samples).where(where))
+    return [(float(seconds), int(n)) for seconds, n in rows]
+
+
 def bytes_by_trigger(conn: sa.Connection, run_id: int) -> Mapping[tuple[int | None, str], int]:
     """Bytes a run wrote, summed by trigger and stage; the trigger is None for stages without one."""
     columns = stage_timing.c.trigger_id, stage_timing.c.stage

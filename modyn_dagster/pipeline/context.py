@@ -107,7 +107,7 @@ def _previous_model(
     if not spec.training.use_previous_model:
         return None
     own = next((model for model in models if model.trigger_id == trigger.id), None)
-    model_hash = run.previous_model if own is None else own.previous_hash
+    model_hash = run.start_of(spec.training.use_previous_model) if own is None else own.previous_hash
     if model_hash is None:
         return None
     model = newest_model(conn, run.id, model_hash)

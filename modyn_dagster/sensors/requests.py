@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from modyn_dagster.catalog.runs import RunRow
     from modyn_dagster.catalog.triggers import TriggerRow
-    from modyn_dagster.pipeline.decide.tick import MissingMeasurement
+    from modyn_dagster.pipeline.decide.tick import MissingMeasurement, Tick
     from modyn_dagster.pipeline.platform import Platform
 
 
@@ -67,28 +67,31 @@ class EvaluationCursor:
 
 
 def evaluation_request(
-    instance: dg.DagsterInstance, platform: "Platform", assets: PipelineAssets, run: "RunRow", mark: EvaluationCursor
+    instance: dg.DagsterInstance, platform: "Platform", assets: PipelineAssets, found: "Tick", mark: EvaluationCursor
 ) -> tuple[dg.RunRequest | None, EvaluationCursor, str]:
     """The run to ask for, what to remember, and a line for the tick's log.
 
     What was asked for and failed is asked for again, as often as the pipeline's ``max_attempts``, but not after an error that
     every attempt would meet; then only when there is something else to judge.
     """
+    run = found.run
     changes = _changes(platform, run)
     here = f"{run.id}:{run.epoch}:{changes}"
-    if mark.settled == here:
+    if mark.settled == here and not found.looks:
         return None, mark, "nothing new to judge"
     if unfinished_runs(instance, {EVALUATION_TAG: assets.name}):
         return None, mark, "an evaluation is under way"
     from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import MODELS_AT_ONCE, scan_pending
 
     begin = mark.looked if mark.looking == here else 0
-    found = scan_pending(platform, run, begin, _LOOK_SECONDS)
-    due = found.due
-    if not due and not found.complete:
-        return None, replace(mark, looking=here, looked=found.looked), f"{found.looked} models are judged, the next tick looks on"
+    scan = scan_pending(platform, run, begin, _LOOK_SECONDS)
+    due = scan.due
+    if not due and not scan.complete:
+        return None, replace(mark, looking=here, looked=scan.looked), f"{scan.looked} models are judged, the next tick looks on"
     # Nothing to judge, but a kill may have swallowed the events of models: judging again shows them, and computes nothing.
     due = due or unshown_triggers(instance, platform, assets, run)[:MODELS_AT_ONCE]
+    if not due and found.looks:
+        due = _newest_trained(platform, run)
     if not due:
         return None, EvaluationCursor(settled=here), "every model is judged"
     wanted = _due_name(run, changes, due)
@@ -121,6 +124,14 @@ def _given_up(instance: dg.DagsterInstance, assets: PipelineAssets, wanted: str,
 
 def _run_key(assets: PipelineAssets, wanted: str, attempt: int) -> str:
     return f"{assets.name}:evaluation:{wanted}:{attempt}"
+
+
+def _newest_trained(platform: "Platform", run: "RunRow") -> "list[TriggerRow]":
+    """The newest trigger with a model: judging it again computes nothing, and the gate of promotions looks afterwards."""
+    from modyn_dagster.catalog.triggers import list_triggers
+
+    with platform.transaction() as conn:
+        return list_triggers(conn, run.id, ["trained"])[-1:]
 
 
 def _changes(platform: "Platform", run: "RunRow") -> str:

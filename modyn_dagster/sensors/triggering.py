@@ -68,7 +68,7 @@ def _tick(context: dg.SensorEvaluationContext, platform: "Platform", assets: Pip
         # It judges its own models, and shows them; whatever else is due would wait for it.
         message = f"{message}; a run is under way"
     elif found.evaluate:
-        request, mark, judged = evaluation_request(context.instance, platform, assets, found.run, mark)
+        request, mark, judged = evaluation_request(context.instance, platform, assets, found, mark)
         message = f"{message}; {judged}"
         if request is not None:
             requests, partitions = [request], evaluated_partitions(context.instance, assets, request)

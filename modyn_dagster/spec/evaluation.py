@@ -101,6 +101,26 @@ def lower_is_better(metric: str) -> bool:
     return metric.removeprefix(_PREFIX).startswith(_LOSSES) and ":" not in metric
 
 
+#: Accuracies are means of a loss per sample, and so are the metrics of `MEAN_LOSSES`.
+ACCURACY: Final = re.compile(r"accuracy(?:_top(\d+))?")
+#: Other metrics that are means of a loss per sample, by the kind of label that they are for.
+MEAN_LOSSES: Final[dict[str, Literal["class", "target"]]] = {
+    "log_loss": "class",
+    "brier": "class",
+    "mse": "target",
+    "mae": "target",
+}
+
+
+def has_sample_losses(metric: str) -> bool:
+    """Test that a metric is a mean of losses of single samples.
+
+    >>> [has_sample_losses(name) for name in ("accuracy", "accuracy_top5", "log_loss", "roc_auc", "accuracy_class_1")]
+    [True, True, True, False, False]
+    """
+    return metric in MEAN_LOSSES or ACCURACY.fullmatch(metric) is not None
+
+
 __all__ = ["EvaluationSpec", "IntervalsSpec", "MetricName", "TumblingIntervals"]
 
 MatrixKind = Literal["composite", "full", "active", "trained", "lazy"]

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Duration, Name, Owner, Spec
-from modyn_dagster.spec.evaluation import EvaluationSpec, TrainingSetData
+from modyn_dagster.spec.evaluation import EvaluateSplit, EvaluationSpec, TrainingSetData
 from modyn_dagster.spec.learning.label_delay import LabelDelay
 from modyn_dagster.spec.operation import Display, ModelStoreSpec, NotifySpec, ResourcesSpec, Retention
+from modyn_dagster.spec.promotion.gate import PromotionSpec
 from modyn_dagster.spec.selection import CHOSEN_BY_MODELS, USAGE_AWARE, SelectionSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.spec.triggers.trigger import TriggerSpec
@@ -59,8 +60,52 @@ class PipelineSpec(Spec):
         "there are too few. Default: nothing is reserved.",
         exclude_if=lambda value: value == ResourcesSpec(),
     )
+    promotion: PromotionSpec | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="Rules by which a newer model becomes the champion. Default: a model is the champion once its mean score is "
+        "at least that of the champion before, which is shown and changes nothing.",
+    )
+    live: Literal["newest", "champion"] | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="The model that serves, and that performance, detector and drift triggers judge. Default: the champion of "
+        "`promotion`, and without that the newest.",
+    )
     sensor_interval: PositiveInt = Field(30, description="Seconds between two looks of the triggering sensor.")
     notify: NotifySpec | None = Field(None, description="Whom to tell of triggers, failed trainings and bad scores of live runs.")
+
+    @property
+    def live_model(self) -> Literal["newest", "champion"]:
+        """The model that serves and that triggers judge."""
+        return self.live or ("newest" if self.promotion is None else "champion")
+
+    @property
+    def champion_decides(self) -> bool:
+        """True if triggers or trainings of the pipeline may depend on which model is the champion."""
+        return self.promotion is not None and "champion" in (self.live_model, self.training.use_previous_model)
+
+    @model_validator(mode="after")
+    def _champions_are_promoted(self) -> Self:
+        if self.promotion is None:
+            if self.live == "champion":
+                raise ValueError("live: champion needs `promotion`, the rules by which a model becomes the champion")
+            if self.training.use_previous_model == "champion":
+                raise ValueError("training.use_previous_model: champion needs `promotion`, the rules by which a model becomes it")
+            return self
+        block, metric = self.promotion, self.promotion.metric or self.evaluation.score_metric
+        if problem := block.metric_problem(metric):
+            raise ValueError(f"promotion.metric: {problem}")
+        if not isinstance(self.evaluation.data, EvaluateSplit):
+            raise ValueError("promotion needs evaluation.data evaluate: the pairs are samples of the pipeline's own stream")
+        if strange := [
+            g.slice for g in block.guardrails.metrics if g.slice is not None and g.slice not in self.evaluation.slices
+        ]:
+            known = ", ".join(self.evaluation.slices) or "none"
+            raise ValueError(f"promotion.guardrails: {strange[0]!r} is not among evaluation.slices: {known}")
+        if self.retention.predictions is not None:
+            raise ValueError("retention.predictions must be null: a test reads the predictions of candidates and of the champion")
+        return self
 
     @model_validator(mode="after")
     def _remembers_what_was_used(self) -> Self:

@@ -107,7 +107,11 @@ class TrainingSpec(Spec):
     downsampling: DownsamplingSpec | None = Field(
         None, description="Train on the samples that are worth it.", exclude_if=lambda value: value is None
     )
-    use_previous_model: bool = Field(False, description="Start from the run's previous model instead of from scratch.")
+    use_previous_model: bool | Literal["newest", "champion"] = Field(
+        False,
+        description="Start from an earlier model of the run instead of from scratch: from the newest (true is the same), or from "
+        "the champion of `promotion`.",
+    )
     carry_optimizer: bool = Field(
         False,
         description="Start with the state of the previous model's optimizers too.",

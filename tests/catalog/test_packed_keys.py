@@ -49,7 +49,8 @@ def test_an_upgrade_packs_the_keys_of_stored_requests(owner: sa.Engine) -> None:
     with transaction(owner) as conn:
         conn.execute(sa.text("insert into dataset (id, name, spec) overriding system value values (7, 'clicks', '{}')"))
         conn.execute(sa.text("alter table deletion_request alter keys type jsonb using 'null'::jsonb"))
-        conn.execute(sa.text("alter table pipeline_run drop column hole_set_id"))
+        conn.execute(sa.text("drop table promotion, promotion_gate"))
+        conn.execute(sa.text("alter table pipeline_run drop column champion_model, drop column hole_set_id"))
         conn.execute(sa.text("drop table hole_set"))
         conn.execute(sa.text("update alembic_version set version_num = '0106'"))
         statement = (

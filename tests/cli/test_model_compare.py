@@ -13,8 +13,8 @@ from modyn_dagster.catalog.results.predictions import list_predictions, mark_pre
 from modyn_dagster.cli import main
 from modyn_dagster.cli.model.compare import TESTS
 from modyn_dagster.data.split import EVALUATE, side_of
-from modyn_dagster.evaluation.paired import comparison
 from modyn_dagster.evaluation.predictions.files import read_predictions
+from modyn_dagster.spec.promotion import gate
 from tests.conftest import TEMPLATE, RunningServer
 from tests.pipeline.world import World, make_world
 from tests.projects.tiny import amount, exact
@@ -171,4 +171,4 @@ def test_mistakes_are_told_in_one_sentence(world: World) -> None:
 
 
 def test_the_names_of_the_tests_are_those_of_the_library() -> None:
-    assert TESTS == comparison.TESTS
+    assert TESTS == gate.TESTS

@@ -17,6 +17,7 @@ from modyn_dagster.pipeline.decide.attempts import claim_context
 from modyn_dagster.pipeline.decide.measure_ahead import BatchMeasurements, measure_ahead
 from modyn_dagster.pipeline.decide.tick import Attempt, Tick, tick
 from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.pipeline.promotion.gate_walk import advance_live
 from modyn_dagster.pipeline.replay.run import ReplayRequest
 from modyn_dagster.pipeline.replay.walk import replay
 from modyn_dagster.pipeline.stages.trigger_stages import StageResult, evaluation_stage, model_stage, training_set_stage
@@ -68,12 +69,14 @@ class World:
         return list(measure_ahead(self.platform, pipeline))
 
     def live_until_idle(self, pipeline: str) -> Tick:
-        """Tick, train and measure as the sensor and its runs would, until nothing is left to do; then judge."""
-        while (now := self.tick(pipeline)).train is not None or now.measure is not None:
+        """Tick, train and measure as the sensor and its runs would, until nothing is left to do; then judge, and promote."""
+        while (now := self.tick(pipeline)).train is not None or now.measure is not None or now.looks:
             if now.train is not None:
                 self.train(pipeline, now.train)
-            else:
+            elif now.measure is not None:
                 self.measure(pipeline)
+            else:
+                advance_live(self.platform, now.run)
         view = self.platform.view_of(now.run)
         for trigger in self.triggers(now.run.id, "trained"):
             context = context_of(self.platform, pipeline, trigger.partition_key, view)

@@ -20,6 +20,7 @@ from modyn_dagster.catalog.removal.hole_sets import hole_set
 from modyn_dagster.catalog.results.evaluations import evaluation
 from modyn_dagster.catalog.results.models import model
 from modyn_dagster.catalog.results.predictions import prediction_file
+from modyn_dagster.catalog.results.promotions import promotion, promotion_gate
 from modyn_dagster.catalog.results.training_sets import training_set
 from modyn_dagster.catalog.runs import pipeline, pipeline_run, pipeline_spec
 from modyn_dagster.catalog.timings import stage_timing
@@ -29,7 +30,7 @@ from modyn_dagster.errors import CatalogError
 #: Tables whose rows belong to a trigger, children before parents.
 _OF_TRIGGERS: Final = (evaluation, prediction_file, model, training_set)
 #: Tables whose rows belong to a run; the triggers come last.
-_OF_RUNS: Final = (stage_timing, notification, measurement, decision, trigger)
+_OF_RUNS: Final = (promotion, promotion_gate, stage_timing, notification, measurement, decision, trigger)
 
 
 def lock_pipeline(conn: sa.Connection, name: str) -> int | None:

@@ -12,6 +12,7 @@ from modyn_dagster.catalog.decisions import decision, measurement
 from modyn_dagster.catalog.results.evaluations import evaluation
 from modyn_dagster.catalog.results.models import model
 from modyn_dagster.catalog.results.predictions import prediction_file
+from modyn_dagster.catalog.results.promotions import promotion, promotion_gate
 from modyn_dagster.catalog.results.training_sets import training_set
 from modyn_dagster.catalog.timings import stage_timing
 from modyn_dagster.catalog.triggers import trigger
@@ -30,7 +31,7 @@ def path_in_run(path: str, run_id: int) -> str:
 
 
 def copy_history(conn: sa.Connection, source: int, target: int, *, scored_until: datetime | None) -> None:
-    """Copy triggers, training sets, models, predictions, scores, decisions, measurements and timings of a run to an empty one.
+    """Copy triggers with their results, promotions, decisions, measurements and timings of a run to an empty one.
 
     Triggers keep their ordinals; paths are those of ``path_in_run``, whose files the caller provides. Moments stay, but for
     models, which the target has from now on. MLflow shows none of the copies yet.
@@ -50,6 +51,10 @@ def copy_history(conn: sa.Connection, source: int, target: int, *, scored_until:
     for table in (decision, measurement):
         rows = sa.select(table).where(table.c.run_id == source).order_by(table.c.id)
         _insert(conn, table, rows, {"run_id": sa.literal(target)})
+    _copy_results(conn, promotion, source, target, run_id=sa.literal(target))
+    _insert(
+        conn, promotion_gate, sa.select(promotion_gate).where(promotion_gate.c.run_id == source), {"run_id": sa.literal(target)}
+    )
     _copy_timings(conn, source, target)
 
 

@@ -18,11 +18,10 @@ from modyn_dagster.evaluation.metrics.confidence import score_resamples
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples, Int64, Outputs, Truth
 from modyn_dagster.evaluation.metrics.losses import Float64
 from modyn_dagster.evaluation.metrics.registry import find_metric, score
-from modyn_dagster.evaluation.paired.bounded_losses import has_sample_losses
 from modyn_dagster.evaluation.paired.spending import spent_alpha
 from modyn_dagster.evaluation.paired.verdict import Bounds, PairedVerdict, judged, undecided
 from modyn_dagster.reproducibility.randomness import rng_for
-from modyn_dagster.spec.evaluation import lower_is_better
+from modyn_dagster.spec.evaluation import has_sample_losses, lower_is_better
 
 #: Resamples at least, and those beyond the quantile of the two-sided interval.
 _FEWEST: Final = 1000

@@ -1,6 +1,5 @@
 """Bounded losses of single samples, as paired tests need them: in [0, 1], with the value of the metric that 1 stands for."""
 
-import re
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -8,15 +7,12 @@ import numpy as np
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples, Outputs, Truth
 from modyn_dagster.evaluation.metrics.losses import Float64, reduce_columns
+from modyn_dagster.spec.evaluation import ACCURACY, MEAN_LOSSES, has_sample_losses
+from modyn_dagster.spec.promotion.gate import UNBOUNDED
 from modyn_dagster.spec.training import TaskKind
 
 #: Nats at which the log loss of a sample is clipped unless a bound is given: probabilities below 0.0067 count alike.
 LOG_LOSS_BOUND: Final = 5.0
-_ACCURACY: Final = re.compile(r"accuracy(?:_top(\d+))?")
-#: Metrics that are means of a loss per sample, beside the accuracies, by the task that they are for.
-_LOSSES: Final[dict[str, TaskKind]] = {"log_loss": "class", "brier": "class", "mse": "target", "mae": "target"}
-#: Metrics whose losses have no natural bound, so that one has to be given.
-_UNBOUNDED: Final = ("mse", "mae")
 
 
 class PairedDifferences(NamedTuple):
@@ -24,15 +20,6 @@ class PairedDifferences(NamedTuple):
 
     values: Float64
     unit: float
-
-
-def has_sample_losses(metric: str) -> bool:
-    """Test that a metric is a mean of losses of single samples.
-
-    >>> [has_sample_losses(name) for name in ("accuracy", "accuracy_top5", "log_loss", "roc_auc", "accuracy_class_1")]
-    [True, True, True, False, False]
-    """
-    return metric in _LOSSES or _ACCURACY.fullmatch(metric) is not None
 
 
 def loss_unit(metric: str, bound: float | None, n_classes: int) -> float:
@@ -54,7 +41,7 @@ def loss_unit(metric: str, bound: float | None, n_classes: int) -> float:
         raise ConfigError("paired test", "bound", bound, "must be a positive number")
     if metric == "log_loss":
         return LOG_LOSS_BOUND if bound is None else float(bound)
-    if metric in _UNBOUNDED:
+    if metric in UNBOUNDED:
         if bound is None:
             rule = f"the losses of {metric} have no bound of their own: give the largest loss of a sample that counts"
             raise ConfigError("paired test", "bound", None, rule)
@@ -81,7 +68,7 @@ def bounded_losses(metric: str, outputs: Outputs, truth: Truth, unit: float) -> 
     array([0., 1.])
     """
     finite = reduce_columns(np.logical_and, np.isfinite(outputs))
-    usable = finite if metric in _UNBOUNDED else finite & (truth < outputs.shape[1])
+    usable = finite if metric in UNBOUNDED else finite & (truth < outputs.shape[1])
     with np.errstate(all="ignore"):
         losses = _losses(metric, EvaluationSamples(np.where(usable[:, None], outputs, 0), truth))
         return np.where(usable, np.minimum(losses / unit, 1.0), 1.0)
@@ -103,7 +90,7 @@ def paired_differences(
     """
     unit = loss_unit(metric, bound, max(candidate.shape[1], incumbent.shape[1]))
     kind: TaskKind = "target" if truth.dtype.kind == "f" else "class"
-    if _LOSSES.get(metric, "class") != kind:
+    if MEAN_LOSSES.get(metric, "class") != kind:
         raise ConfigError("paired test", "metric", metric, f"the samples have a {kind}: use {_of_kind(kind)}")
     if kind == "target" and not np.isfinite(truth).all():
         raise ConfigError("paired test", "truth", float(truth[~np.isfinite(truth)][0]), "must be a finite target")
@@ -112,7 +99,7 @@ def paired_differences(
 
 
 def _of_kind(kind: TaskKind) -> str:
-    return ", ".join([*(["accuracy"] if kind == "class" else []), *(name for name, task in _LOSSES.items() if task == kind)])
+    return ", ".join([*(["accuracy"] if kind == "class" else []), *(name for name, task in MEAN_LOSSES.items() if task == kind)])
 
 
 def _losses(metric: str, samples: EvaluationSamples) -> Float64:
@@ -125,5 +112,5 @@ def _losses(metric: str, samples: EvaluationSamples) -> Float64:
             return np.square(samples.errors)
         case "mae":
             return np.abs(samples.errors)
-    top = _ACCURACY.fullmatch(metric)
+    top = ACCURACY.fullmatch(metric)
     return 1.0 - samples.correct(int(top[1]) if top and top[1] else 1)

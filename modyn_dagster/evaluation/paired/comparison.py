@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, NamedTuple
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.metrics.evaluation_samples import Outputs, Truth
@@ -13,11 +13,9 @@ from modyn_dagster.evaluation.paired.confidence_sequence import BoundsPath, Diff
 from modyn_dagster.evaluation.paired.mcnemar import DiscordantState, mcnemar_verdict
 from modyn_dagster.evaluation.paired.verdict import PairedVerdict
 from modyn_dagster.spec.evaluation import estimated_metric
+from modyn_dagster.spec.promotion.gate import TESTS, TestName
 from modyn_dagster.spec.training import TaskKind
 
-TestName = Literal["confidence_sequence", "mcnemar", "block_bootstrap"]
-#: Names of the tests, the default first.
-TESTS: Final[tuple[TestName, ...]] = get_args(TestName)
 _SOURCE: Final = "paired test"
 
 

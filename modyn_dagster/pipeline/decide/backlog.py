@@ -18,6 +18,7 @@ from modyn_dagster.pipeline.decide.attempts import claim_context, working_attemp
 from modyn_dagster.pipeline.decide.tick import Attempt, tick_run
 from modyn_dagster.pipeline.decide.waiting import Say, patiently
 from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.pipeline.promotion.gate_walk import advance_live
 from modyn_dagster.pipeline.stages.trigger_stages import (
     StageResult,
     evaluation_stage,
@@ -111,3 +112,4 @@ def _trained(
         return evaluation_stage(replace(last, view=platform.view_of(last.run), pool=pool), finished=False)
 
     yield patiently(longest, evaluated, waits)
+    patiently(longest, lambda: advance_live(platform, last.run), waits)

@@ -63,7 +63,7 @@ class _Recording:
         return measurement
 
     def write(self) -> None:
-        """Write the pending rows; ``StaleRun`` when the run has a newer model."""
+        """Write the pending rows; ``StaleRun`` when the run has another live model."""
         with self._platform.transaction() as conn:
             _require_current(self._run, get_run(conn, self._run.id))
             record_measurements(conn, self._rows)
@@ -79,7 +79,7 @@ def measure_ahead(platform: Platform, pipeline: str) -> Generator[BatchMeasureme
 
     Raises:
         RunError: there is no open live run.
-        StaleRun: the run has a newer model; measurements with the old one are not needed any more.
+        StaleRun: the run has another live model; measurements with the old one are not needed any more.
     """
     with platform.transaction() as conn:
         run = live_run(conn, platform.pipeline(pipeline).name)
@@ -118,5 +118,5 @@ def measure_patiently(platform: Platform, pipeline: str, patience: Patience) -> 
 
 
 def _require_current(run: RunRow, current: RunRow) -> None:
-    if current.previous_model != run.previous_model or not current.is_open:
+    if current.live_model != run.live_model or not current.is_open:
         raise StaleRun(run.title)

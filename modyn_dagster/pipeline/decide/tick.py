@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from modyn_dagster.catalog.runs import RunRow, move_run
+from modyn_dagster.catalog.runs import RunRow, get_run, move_run
 from modyn_dagster.catalog.triggers import TriggerRow, unfinished_trigger
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import LostClaim, StaleRun
@@ -22,6 +22,7 @@ from modyn_dagster.pipeline.decide.driver import Stop, advance_while_paused
 from modyn_dagster.pipeline.decide.live_run import current_live_run, stop_run
 from modyn_dagster.pipeline.measure.measurement_rows import RecordedMeasurements
 from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.pipeline.promotion.gate_walk import decidable, last_decided, last_look
 from modyn_dagster.pipeline.training_stream import training_stream
 
 #: Longest tick; the next one continues with the rest of the backlog.
@@ -67,6 +68,7 @@ class Tick:
         evaluate: whether data arrived since the last evaluation and nothing has to be trained first.
         message: for the sensor's tick log.
         measure: the point with a missing measurement; requested again until it is recorded.
+        looks: whether the gate of promotions has decided batches to look at, which an evaluation does.
     """
 
     run: RunRow
@@ -74,6 +76,7 @@ class Tick:
     evaluate: bool
     message: str
     measure: MissingMeasurement | None = None
+    looks: bool = False
 
 
 def tick(platform: Platform, pipeline: str, attempt_status: AttemptStatus) -> Tick:
@@ -123,7 +126,11 @@ def _settle_attempt(
 
 
 def _decide(platform: Platform, run: RunRow) -> Tick:
-    view = platform.view_of(run)
+    with platform.transaction() as conn:
+        # Read together: the champion that measurements judge is that of the gate's last look.
+        run, looked = get_run(conn, run.id), last_look(conn, platform, run)
+    newest = platform.view_of(run)
+    view = decidable(platform, run, newest, looked)
     stream, recorded = training_stream(view, run.origin), RecordedMeasurements(platform, run)
     step = advance_while_paused(platform, run, stream, recorded, measures=False, seconds=_DECIDE_SECONDS)
     run = step.run
@@ -138,9 +145,12 @@ def _decide(platform: Platform, run: RunRow) -> Tick:
     if view.last_ordinal > run.last_ordinal:
         with platform.transaction() as conn:
             run = move_run(conn, run, last_ordinal=view.last_ordinal)
-    return Tick(run, None, True, f"decided up to key {run.cursor}, batch ordinal {run.last_ordinal}")
+    message = f"decided up to key {run.cursor}, batch ordinal {run.last_ordinal}"
+    if view.last_ordinal < newest.last_ordinal:
+        message += "; the gate of promotions looks at it before the next one is decided"
+    return Tick(run, None, True, message, looks=looked is not None and looked < last_decided(run, None))
 
 
 def _missing_measurement(run: RunRow, view: DatasetView, point: int) -> MissingMeasurement:
     [batch] = view.batches_at([ordinal_of(point)])
-    return MissingMeasurement(run.id, point, str(run.previous_model), batch.partition_key)
+    return MissingMeasurement(run.id, point, str(run.live_model), batch.partition_key)

@@ -27,7 +27,7 @@ _IMPLIED: Final = frozenset({"first_labels"})
 
 
 class RecordedMeasurements:
-    """Recorded measurements of a run with its newest model, by point. A tick decides from them without measuring.
+    """Recorded measurements of a run with its live model, by point. A tick decides from them without measuring.
 
     Points are asked in order; at most some thousand rows are in memory.
     """
@@ -49,7 +49,7 @@ class RecordedMeasurements:
         return {path: Measured(values, row.details.get(path, {})) for path, values in row.values.items()}
 
     def _read_from(self, point: int) -> None:
-        model, rows = self._run.previous_model, list[MeasurementRow]()
+        model, rows = self._run.live_model, list[MeasurementRow]()
         if model is not None:
             with self._platform.transaction() as conn:
                 rows = measurements_after(conn, self._run.id, model, point - 1, ROWS_AT_ONCE)
@@ -58,11 +58,11 @@ class RecordedMeasurements:
 
 
 def measurement_row(run: RunRow, point: int, needs: MeasurementSpec, measurement: Measurement) -> MeasurementRow:
-    """Return the row of a measurement at a point with the run's newest model."""
+    """Return the row of a measurement at a point with the run's live model."""
     return MeasurementRow(
         run_id=run.id,
         point=point,
-        model_hash=str(run.previous_model),
+        model_hash=str(run.live_model),
         asked=needs_digest(needs),
         values={path: dict(measured.values) for path, measured in measurement.items()},
         details={path: dict(measured.details) for path, measured in measurement.items()},

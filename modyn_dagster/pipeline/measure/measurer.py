@@ -1,4 +1,4 @@
-"""Measurer: answers the needs of a policy at a point with the newest model of its run.
+"""Measurer: answers the needs of a policy at a point with the live model of its run.
 
 A replay and a measuring run in production call the same functions on the same blocks with the same seeds and threads, so
 their answers are bit-identical.
@@ -59,7 +59,7 @@ class Measurer:
         self.close()
 
     def of(self, run: RunRow, view: DatasetView) -> Measure:
-        """Return a ``Measure`` with the newest model in the run's row, on a view that reaches every point asked for.
+        """Return a ``Measure`` with the live model in the run's row, on a view that reaches every point asked for.
 
         The view is renewed when it turns out that samples were deleted.
         """
@@ -86,16 +86,16 @@ class Measurer:
     def _measure(self, run: RunRow, view: DatasetView, point: int, needs: MeasurementSpec) -> Measurement:
         # Labels that arrived after the point count for no decision at it.
         view = view.up_to(ordinal_of(point))
-        model, extractor = self._newest(run, view)
+        model, extractor = self._live(run, view)
         taps = frozenset().union(*(taps_of(need) for need in needs.values()))
         known = (self._trained_at, self._detectors, self._training_set)
         context = MeasurementContext(run, point, view, model, extractor, taps, *known)
         return json_measurement({path: _answer(context, need) for path, need in needs.items()})
 
-    def _newest(self, run: RunRow, view: DatasetView) -> tuple[ModelRow, FeatureExtractor]:
-        if self._model is None or self.extractor is None or self._model.hash != run.previous_model:
+    def _live(self, run: RunRow, view: DatasetView) -> tuple[ModelRow, FeatureExtractor]:
+        if self._model is None or self.extractor is None or self._model.hash != run.live_model:
             self.close()
-            self._model = _newest_model(self._platform, run)
+            self._model = _live_model(self._platform, run)
             with self._platform.transaction() as conn:
                 self._trained_at = ordinal_of(get_trigger(conn, self._model.trigger_id).point)
             self._training_set = _set_by_label(self._platform, run, self._model)
@@ -123,11 +123,11 @@ def _answer(context: MeasurementContext, need: Need) -> Measured:
             return answer_detector(context, need)
 
 
-def _newest_model(platform: Platform, run: RunRow) -> ModelRow:
+def _live_model(platform: Platform, run: RunRow) -> ModelRow:
     model = None
-    if run.previous_model is not None:
+    if run.live_model is not None:
         with platform.transaction() as conn:
-            model = newest_model(conn, run.id, run.previous_model)
+            model = newest_model(conn, run.id, run.live_model)
     if model is None:
         raise RunError(
             f"{run.title}: its policy needs a measurement, but there is no model yet; "

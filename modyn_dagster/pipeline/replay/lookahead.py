@@ -143,7 +143,7 @@ class Lookahead:
 
     def _trainings(self, run: RunRow, first: ExpectedTrigger, view: DatasetView) -> Iterator[AheadTraining]:
         # Without a model, as before the first one, there is nothing to measure with, and guesses end.
-        measure = _unmeasured if run.previous_model is None else self._measurer.of(run, view)
+        measure = _unmeasured if run.live_model is None else self._measurer.of(run, view)
         for trigger in _expected_triggers(self._platform, run, first, view, measure):
             between = tuple(self._expected)
             self._expected.append(trigger)

@@ -85,11 +85,11 @@ class MeasuringAhead:
             measure: measures in this process.
         """
         spec = self._platform.spec_of(run)
-        if self._pool is None or spec.training.device != "cpu" or run.previous_model is None:
+        if self._pool is None or spec.training.device != "cpu" or run.live_model is None:
             return measure
-        if run.previous_model != self._model or view is not self._view:
+        if run.live_model != self._model or view is not self._view:
             self.drop()
-            self._model, self._view = run.previous_model, view
+            self._model, self._view = run.live_model, view
 
         def measured(point: int, needs: MeasurementSpec) -> Measurement:
             answer = self._answer(run, view, point, needs) if all(_can_be_dealt(need) for need in needs.values()) else None
@@ -137,7 +137,7 @@ class MeasuringAhead:
         policy = pipeline_policy(self._platform.recorded_spec(run))
         policy.load_state_dict(run.policy_state)
         stream = training_stream(view, run.origin)
-        place = self._platform.settings, run.id, str(run.previous_model), view.last_ordinal
+        place = self._platform.settings, run.id, str(run.live_model), view.last_ordinal
         with suppress(MeasurementPending):
             for point, decision, needs, _ in drive_policy(policy, run.cursor, stream, partial(_undefined, view)):
                 if needs and point >= first:
@@ -151,7 +151,7 @@ def measure_in_worker(item: PointMeasurement) -> Measurement:
     """Measure a point in a worker's process, which keeps the model for the next ones."""
     platform = worker_platform(item.settings)
     with platform.transaction() as conn:
-        run = replace(get_run(conn, item.run_id), previous_model=item.model)
+        run = replace(get_run(conn, item.run_id), previous_model=item.model, champion_model=item.model)
     view = platform.view_of(run, until=item.until)
     return _measurer(item.settings, item.run_id).of(run, view)(item.point, item.needs)
 

@@ -90,6 +90,7 @@ def start_live(platform: Platform, pipeline: str, run_id: int) -> Started:
             policy_state=replay.policy_state,
             selector_state=replay.selector_state,
             previous_model=replay.previous_model,
+            champion_model=replay.champion_model,
             hole_set_id=replay.hole_set_id,
             options={FROM_REPLAY: replay.id},
         )

@@ -35,6 +35,8 @@ from modyn_dagster.pipeline.decide.waiting import Patience, Say, patient_events
 from modyn_dagster.pipeline.measure.measurer import Measurer
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.preflight import require_runnable
+from modyn_dagster.pipeline.promotion.actions import repeated_actions
+from modyn_dagster.pipeline.promotion.gate_walk import GateWalk, require_replayable
 from modyn_dagster.pipeline.replay.lookahead import Lookahead, clear_ahead
 from modyn_dagster.pipeline.replay.measuring_ahead import MeasuringAhead
 from modyn_dagster.pipeline.replay.run import ReplayRequest, begin_replay, run_lock
@@ -109,6 +111,7 @@ def replay(
     """
     spec = platform.pipeline(request.pipeline)
     require_runnable(spec, platform.dataset(spec.dataset))
+    require_replayable(spec, repeats=request.manual_of is not None)
     run, selection = begin_replay(platform, request)
     walked, has_waited = 0, False
     lookahead = Lookahead(platform, run, pool, request.fast_path)
@@ -178,6 +181,7 @@ class _Walk:
             self._run = get_run(conn, run_id)
         # Place in the catalog, and when it was recorded; the row in memory may be ahead of it.
         self._place, self._recorded = self._run.last_ordinal, monotonic()
+        self._gate = GateWalk(platform, self._run, ahead=True, repeat=repeated_actions(platform, self._run))
         # Read anew when this process has changed one: the run's lock keeps others from it.
         self._triggers: Sequence[TriggerRow] | None = None
 
@@ -188,6 +192,8 @@ class _Walk:
             if self._progress is not None:
                 self._progress(batch.partition_key, index, len(selection))
             yield from self._batch(batch, is_last=batch is selection[-1])
+        self._look(self._run.last_ordinal)
+        self._run = self._gate.record(self._run)
         self._record_place()
         if self._progress is not None:
             self._progress("evaluates the last intervals", len(selection), len(selection))
@@ -219,6 +225,16 @@ class _Walk:
                 self._run = move_run(conn, current, last_ordinal=self._run.last_ordinal)
         self._place, self._recorded = self._run.last_ordinal, monotonic()
 
+    def _look(self, until: int) -> None:
+        """Let the gate look at the batches up to an ordinal."""
+        if self._gate.is_there:
+            self._run = self._gate.advance(self._run, self._renewed(), until)
+
+    def _last_done(self) -> int:
+        """Ordinal of the last batch whose triggers are all done."""
+        unfinished = next((row for row in self._all_triggers() if row.state in UNFINISHED), None)
+        return self._run.last_ordinal if unfinished is None else min(self._run.last_ordinal, ordinal_of(unfinished.point) - 1)
+
     def _triggers_in(self, batch: BatchRow) -> Sequence[TriggerRow]:
         return [row for row in self._all_triggers() if ordinal_of(row.point) == batch.ordinal]
 
@@ -235,6 +251,8 @@ class _Walk:
             return decisions_in_batch(conn, self._run.id, batch.ordinal)
 
     def _decide(self, batch: BatchRow) -> Iterator[StageResult]:
+        # Before anything at this batch: its decisions may depend on the champion.
+        self._look(self._last_done())
         unfinished = next((row for row in self._all_triggers() if row.state in UNFINISHED), None)
         if unfinished is not None:
             self._record_place()
@@ -304,6 +322,7 @@ class _Walk:
                     self._run, trigger = get_run(conn, self._run.id), get_trigger(conn, trigger.id)
                 continue
             self._triggers = None
+            self._gate.forget_models()
             yield selected
             if trained is None:
                 self._lookahead.drop()

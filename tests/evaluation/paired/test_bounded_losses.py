@@ -9,10 +9,10 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import score
 from modyn_dagster.evaluation.paired.bounded_losses import (
     bounded_losses,
-    has_sample_losses,
     loss_unit,
     paired_differences,
 )
+from modyn_dagster.spec.evaluation import has_sample_losses
 
 CLASSES = ["accuracy", "accuracy_top2", "log_loss", "brier"]
 

@@ -130,6 +130,24 @@ def compute_evaluation(
             _await_files(context, predicted, evaluated)
 
 
+def predict_batches(
+    context: TriggerContext, model: ModelRow, data: EvaluationSet, stretches: Sequence[Sequence[BatchRow]]
+) -> None:
+    """Predict stretches of batches that a model has not predicted, and record their files; nothing is scored.
+
+    Raises:
+        StalePredictions: samples were deleted meanwhile; files that hold them are removed.
+        WithdrawnModel: a deletion request has withdrawn the model; nothing is recorded.
+    """
+    evaluated, predicted = Evaluated(), list[_Predicted]()
+    with PredictionWriter() as writer:
+        try:
+            _predict(context, model, data, writer, stretches, predicted, None)
+        finally:
+            _await_files(context, predicted, evaluated)
+    _commit(context, evaluated)
+
+
 @dataclass(frozen=True, slots=True)
 class _Missing:
     """Consecutive batches without predictions, and files of equal models of other runs that cover them."""

@@ -65,7 +65,8 @@ def require_base(conn: sa.Connection, context: TriggerContext, run: RunRow) -> N
 
     The run's row is locked.
     """
-    if context.previous is not None and run.previous_model != context.run.previous_model:
+    start = context.spec.training.use_previous_model
+    if context.previous is not None and run.start_of(start) != context.run.start_of(start):
         raise WithdrawnModel(context.previous.hash)
     current = find_training_set(conn, context.trigger.id)
     if current is not None and current.removed_at is not None:

@@ -61,7 +61,7 @@ def replacement_context(
         context = load_context(conn, platform, run, trigger, has_previous=False)
         if not context.spec.training.use_previous_model or context.model is None:
             return context
-        if context.earlier_models:
+        if context.earlier_models and context.spec.training.use_previous_model != "champion":
             return replace(context, previous=context.earlier_models[-1])
         recorded = context.model.previous_hash
         began = None if recorded is None else replaced.get(recorded, recorded)
@@ -173,6 +173,8 @@ def _choose_again(conn: sa.Connection, context: TriggerContext) -> None:
 
 def _follow(conn: sa.Connection, run: RunRow, old: str, new: str | None) -> None:
     """Let the run, and one that is to begin with its model, go on with another model."""
+    if run.champion_model == old:
+        run = move_run(conn, run, champion_model=new)
     if run.previous_model == old:
         move_run(conn, run, previous_model=new)
         replace_previous_model(conn, run, old, new)

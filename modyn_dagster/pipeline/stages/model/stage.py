@@ -201,5 +201,7 @@ def _commit(
         policy = pipeline_policy(context.spec)
         policy.load_state_dict(run.policy_state)
         policy.model_trained(ModelTrained(trigger.key, row.n_samples, seconds))
-        run = move_run(conn, run, policy_state=policy.state_dict(), previous_model=model_hash)
+        # The first model of a run is its champion at once: triggers in the same batch may be judged by it.
+        first = {"champion_model": model_hash} if context.spec.promotion is not None and not context.earlier_models else {}
+        run = move_run(conn, run, policy_state=policy.state_dict(), previous_model=model_hash, **first)
     return context.with_model(run, finished, model)

@@ -43,12 +43,17 @@ def subsets_of(context: TriggerContext, data: EvaluationSet, predictions: Predic
     """Split predictions into the slices of the spec, by ``name=value``, beside all of them; skip samples without a value."""
     subsets = {ALL: predictions}
     for name in context.spec.evaluation.slices:
-        values = _labels(context, predictions) if name == "label" else _attribute(data, name, predictions)
+        values = slice_values(context, data, predictions, name)
         present = np.flatnonzero(values != None)  # noqa: E711 - of every element
         texts, groups = np.unique(values[present].astype(str), return_inverse=True)
         for number, text in enumerate(texts.tolist()):
             subsets[f"{name}={text}"] = predictions.take(present[groups == number])
     return subsets
+
+
+def slice_values(context: TriggerContext, data: EvaluationSet, predictions: Predictions, name: str) -> npt.NDArray[np.object_]:
+    """Return the values of a slice for some predictions, ``object[n]``; None for a sample without one."""
+    return _labels(context, predictions) if name == "label" else _attribute(data, name, predictions)
 
 
 def _labels(context: TriggerContext, predictions: Predictions) -> npt.NDArray[np.object_]:

@@ -1,0 +1,232 @@
+"""Evidence of a gate: stored predictions, and the labels as of one batch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.catalog.timings import prediction_timings
+from modyn_dagster.catalog.triggers import list_triggers
+from modyn_dagster.data.label_files import is_labelled
+from modyn_dagster.data.split import CALIBRATE
+from modyn_dagster.data.view import DatasetView
+from modyn_dagster.errors import ModynError
+from modyn_dagster.evaluation.predictions.forward import Predictions
+from modyn_dagster.evaluation.promotion.evidence import Outcomes, Pairs
+from modyn_dagster.keys import KeyArray, ordinal_of
+from modyn_dagster.pipeline.context import TriggerContext
+from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.pipeline.promotion.predictions import GatePredictions
+from modyn_dagster.pipeline.stages.evaluation.cells.plans import slice_values
+from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
+from modyn_dagster.spec.base import timedelta_of
+from modyn_dagster.spec.pipeline import PipelineSpec
+
+Mask = npt.NDArray[np.bool_]
+_NONE: Final = np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True)
+class RunModels:
+    """Trained triggers of a run with their contexts, read once for the looks at many batches.
+
+    Attributes:
+        contexts: by the ordinal of the trigger; their view reaches to the last batch that is there.
+        spec: of the run.
+    """
+
+    platform: Platform
+    run: RunRow
+    spec: PipelineSpec
+    view: DatasetView
+    contexts: Mapping[int, TriggerContext]
+
+    @classmethod
+    def read(cls, platform: Platform, run: RunRow, view: DatasetView) -> "RunModels":
+        """Read the triggers and models of a run; ``view`` reaches as far as batches are there."""
+        with platform.transaction() as conn:
+            triggers, models = list_triggers(conn, run.id), list_models(conn, run.id)
+        spec = platform.spec_of(run)
+        with_model = {model.trigger_id for model in models}
+        contexts = {
+            trigger.ordinal: TriggerContext(platform, spec, view, run, trigger, triggers, models, None, None)
+            for trigger in triggers
+            if trigger.state == "trained" and trigger.id in with_model
+        }
+        return cls(platform, run, spec, view, contexts)
+
+
+class BatchEvidence:
+    """Evidence after one batch, as ``evaluation.promotion.evidence.Evidence`` describes it."""
+
+    def __init__(self, models: RunModels, predictions: GatePredictions, batch: int) -> None:
+        self.batch = batch
+        self._models, self._predictions = models, predictions
+        self._view = models.view
+
+    @cached_property
+    def _here(self) -> DatasetView:
+        return self._view.up_to(self.batch)
+
+    @property
+    def last_key(self) -> int:
+        """Last key of the stream up to the batch."""
+        return self._view.last_key_of(self.batch)
+
+    @cached_property
+    def time(self) -> int | None:
+        """Stream time reached, microseconds since 1970."""
+        reached = self._here.time_reached
+        return None if reached is None else int(reached.astype("datetime64[us]").astype(np.int64))
+
+    def models(self) -> Mapping[int, int]:
+        """Keys of the triggers whose models are there, by ordinal."""
+        passed = self._models.contexts.items()
+        return {ordinal: each.trigger.key for ordinal, each in passed if ordinal_of(each.trigger.point) <= self.batch}
+
+    def pairs(self, candidate: int, incumbent: int, after: int, begun: int, since: int) -> Pairs:
+        """Pairs that entered a test after a batch and up to this one, in the order in which they entered."""
+        batches = [batch.ordinal for batch in self._view.batches if since < batch.ordinal <= self.batch]
+        if not batches:
+            return self._pairs(candidate, incumbent, [], after)
+        if not self._enters_late:
+            return self._pairs(candidate, incumbent, [(_NONE, since, self.batch)], after)
+        entries = []
+        before = self._eligible(candidate, incumbent, after, max(since, begun))
+        for batch in batches:
+            now = self._eligible(candidate, incumbent, after, batch)
+            entries.append((np.setdiff1d(now, before, assume_unique=True), batch, batch))
+            before = np.union1d(before, now)
+        return self._pairs(candidate, incumbent, entries, after)
+
+    def coverage(self, candidate: int, incumbent: int, after: int) -> float:
+        """Share of the mature samples after a key that have a label."""
+        if self._models.spec.promotion is None or self._models.spec.promotion.min_coverage == 0:
+            return 1.0
+        keys = self._candidates(candidate, incumbent, after, self.batch)
+        keys = keys[self._mature(keys, self.batch)]
+        return 1.0 if len(keys) == 0 else float(np.mean(self._labelled(keys, self.batch)))
+
+    def outcomes(self, model: int, begin: int, end: int) -> Outcomes | None:
+        """Predictions of a model on the samples of an interval that it has not seen; None while it is open or immature."""
+        start, stop = np.datetime64(begin, "us"), np.datetime64(end, "us")
+        maturity = self._models.spec.evaluation.maturity
+        wait = np.timedelta64(0, "us") if maturity is None else timedelta_of(maturity)
+        reached = self._here.time_reached
+        if reached is None or reached < stop + wait:
+            return None
+        context = self._models.contexts[model]
+        columns = self._here.columns
+        touched = columns.ordinals[(columns.first < stop) & (columns.last >= start)]
+        touched = touched[touched >= ordinal_of(context.trigger.point)]
+        if len(touched) == 0:
+            empty = Predictions.empty("class", int(context.model.architecture["n_outputs"]) if context.model else 1)
+            return Outcomes(empty.truth, empty.outputs, 0)
+        found = self._predictions.of(context, int(touched[0]), int(touched[-1]))
+        seen = max(context.trigger.key, context.trigger.point)
+        rows = np.flatnonzero((found.times >= start) & (found.times < stop) & (found.keys.astype(np.int64) > seen))
+        found = found.take(rows)
+        return Outcomes(self._truth(found, self.batch), found.outputs, len(found))
+
+    def n_bytes(self, model: int) -> int:
+        """Bytes of a model's weights in memory."""
+        from modyn_dagster.pipeline.weights import weights_of
+
+        state = weights_of(self._models.platform, self._models.spec, self._hash(model))
+        return sum(int(tensor.nbytes) for tensor in state.values())
+
+    def latency(self, model: int) -> float | None:
+        """Median of the measured seconds per 1,000 predicted samples."""
+        with self._models.platform.transaction() as conn:
+            measured = prediction_timings(conn, self._models.contexts[model].trigger.id)
+        return median(1000 * seconds / n for seconds, n in measured) if measured else None
+
+    def load_problem(self, model: int) -> str | None:
+        """Sentence that says why a model cannot be loaded and verified; None where it can."""
+        from modyn_dagster.pipeline.weights import weights_of
+
+        context = self._models.contexts.get(model)
+        if context is None or context.model is None:
+            return f"trigger {model} has no model"
+        if context.model.removed_at is not None:
+            return f"model {context.model.hash[:12]} of trigger {model} was removed by retention"
+        try:
+            weights_of(self._models.platform, self._models.spec, context.model.hash)
+        except (ModynError, OSError) as error:
+            return str(error)
+        return None
+
+    @property
+    def _enters_late(self) -> bool:
+        """True where samples may enter a test later than with their own batch."""
+        return self._view.label_position is not None or self._models.spec.evaluation.maturity is not None
+
+    def _hash(self, model: int) -> str:
+        row = self._models.contexts[model].model
+        return "" if row is None else row.hash
+
+    def _candidates(self, candidate: int, incumbent: int, after: int, until: int) -> KeyArray:
+        """Keys of present evaluation samples after a key and up to a batch that are no calibration samples, ``uint64[n]``."""
+        first = ordinal_of(after + 1)
+        if first > until:
+            return _NONE
+        keys = self._predictions.of(self._models.contexts[candidate], first, until).keys
+        keys = keys[keys.astype(np.int64) > after]
+        chosen: KeyArray = keys[self._view.sides(keys) != CALIBRATE]
+        return chosen
+
+    def _eligible(self, candidate: int, incumbent: int, after: int, batch: int) -> KeyArray:
+        keys = self._candidates(candidate, incumbent, after, batch)
+        eligible: KeyArray = keys[self._mature(keys, batch) & self._labelled(keys, batch)]
+        return eligible
+
+    def _mature(self, keys: KeyArray, batch: int) -> Mask:
+        maturity = self._models.spec.evaluation.maturity
+        if maturity is None:
+            return np.ones(len(keys), dtype=np.bool_)
+        return self._view.up_to(batch).are_older(keys, timedelta_of(maturity))
+
+    def _labelled(self, keys: KeyArray, batch: int) -> Mask:
+        return is_labelled(self._view.up_to(batch).labels_at(keys))
+
+    def _truth(self, found: Predictions, batch: int) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
+        return found.truth if self._view.label_position is None else self._view.up_to(batch).labels_at(found.keys)
+
+    def _pairs(self, candidate: int, incumbent: int, entries: Sequence[tuple[KeyArray, int, int]], after: int) -> Pairs:
+        """Pairs of entries: keys, or where there are none all samples of a range of batches, and the batch they enter with."""
+        own, other = (self._models.contexts[each] for each in (candidate, incumbent))
+        parts: list[tuple[Predictions, Predictions, npt.NDArray[np.int64] | npt.NDArray[np.float64]]] = []
+        for keys, since, batch in entries:
+            first = ordinal_of(after + 1) if len(keys) or since == batch else max(since + 1, ordinal_of(after + 1))
+            if first > batch:
+                continue
+            ours, theirs = (self._predictions.of(each, first, batch) for each in (own, other))
+            common, mine, rest = np.intersect1d(ours.keys, theirs.keys, assume_unique=True, return_indices=True)
+            if since == batch:
+                kept = np.isin(common, keys, assume_unique=True)
+            else:
+                kept = (common.astype(np.int64) > after) & (self._view.sides(common) != CALIBRATE)
+                kept &= is_labelled(ours.truth[mine])
+            ours, theirs = ours.take(mine[kept]), theirs.take(rest[kept])
+            parts.append((ours, theirs, self._truth(ours, batch)))
+        if not parts:
+            ours, theirs = (Predictions.empty("class", _n_outputs(each)) for each in (own, other))
+            return Pairs(ours.truth, ours.outputs, theirs.outputs, {})
+        ours = Predictions.concat([part[0] for part in parts])
+        theirs = Predictions.concat([part[1] for part in parts])
+        return Pairs(np.concatenate([part[2] for part in parts]), ours.outputs, theirs.outputs, self._slices(own, ours))
+
+    def _slices(self, context: TriggerContext, found: Predictions) -> Mapping[str, npt.NDArray[np.object_]]:
+        promotion = self._models.spec.promotion
+        names = {rule.slice for rule in promotion.guardrails.metrics if rule.slice} if promotion is not None else set()
+        return {name: slice_values(context, evaluation_set(context), found, name) for name in sorted(names)} if names else {}
+
+
+def _n_outputs(context: TriggerContext) -> int:
+    return 1 if context.model is None else int(context.model.architecture["n_outputs"])

@@ -1,0 +1,1 @@
+"""Specs of promotion: rules by which a newer model becomes the champion of its pipeline."""
