@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.database.mapping import BigInt, column_values, created_column, table
 
-Stage = Literal["select", "train", "save", "evaluate", "decide", "measure"]
+Stage = Literal["select", "train", "save", "evaluate", "decide", "measure", "promote"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from time import perf_counter
 from typing import Self
 
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.results.models import ModelRow, list_models, newest_model
+from modyn_dagster.catalog.results.promotions import served_moments
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow, find_training_set
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.catalog.timings import Stage, Timing
@@ -37,6 +39,7 @@ class TriggerContext:
         models: models of the run, in order, the trigger's own among them once it is trained.
         previous: the model that training starts from; None where it starts afresh.
         training_set: None before it is selected.
+        served: stream times at which models became the champion, with the ordinals of their triggers; empty without a gate.
         pool: workers that the process may deal calls to; None for none. Results never depend on it.
         newest_labels: position in the sequence of arrivals up to which labels of evaluation samples count, so that all models
             of an evaluation see the same ones; None for those that are there.
@@ -53,6 +56,7 @@ class TriggerContext:
     training_set: TrainingSetRow | None
     pool: Pool | None = None
     newest_labels: int | None = None
+    served: Sequence[tuple[datetime, int]] = ()
 
     @property
     def model(self) -> ModelRow | None:
@@ -97,8 +101,12 @@ def load_context(
     if view is None:
         view = platform.read_view_of(conn, run, until=ordinal_of(trigger.point))
     previous = _previous_model(conn, spec, run, trigger, models) if has_previous else None
-    training_set = find_training_set(conn, trigger.id)
-    return TriggerContext(platform, spec, view, run, trigger, list_triggers(conn, run.id), models, previous, training_set)
+    rows = (list_triggers(conn, run.id), models, previous, find_training_set(conn, trigger.id))
+    return TriggerContext(platform, spec, view, run, trigger, *rows, served=_served(conn, spec, run))
+
+
+def _served(conn: sa.Connection, spec: PipelineSpec, run: RunRow) -> Sequence[tuple[datetime, int]]:
+    return () if spec.promotion is None else served_moments(conn, run.id)
 
 
 def _previous_model(
@@ -125,11 +133,13 @@ def context_of(platform: Platform, pipeline: str, partition_key: str, view: Data
 
 def trained_contexts(platform: Platform, run: RunRow, view: DatasetView) -> list[TriggerContext]:
     """Return the contexts of the trained triggers of a run, for evaluation: without previous models and training sets."""
+    spec = platform.spec_of(run)
     with platform.transaction() as conn:
         triggers, models = list_triggers(conn, run.id), list_models(conn, run.id)
-    spec = platform.spec_of(run)
+        served = _served(conn, spec, run)
     trained = [trigger for trigger in triggers if trigger.state == "trained"]
-    return [TriggerContext(platform, spec, view, run, trigger, triggers, models, None, None) for trigger in trained]
+    rows = (triggers, models, None, None)
+    return [TriggerContext(platform, spec, view, run, trigger, *rows, served=served) for trigger in trained]
 
 
 def context_in_worker(settings: Settings, run_id: int, trigger_id: int, until: int) -> TriggerContext:

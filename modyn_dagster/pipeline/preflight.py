@@ -156,6 +156,10 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
         raise ConfigError(source, "training.early_stopping", "(on)", rule)
     kind = kind_after(pipeline.training.label_transform, dataset.label.kind)
     check_metrics(pipeline.evaluation.metrics, kind, source=source)
+    if pipeline.promotion is not None:
+        asked = [pipeline.promotion.metric, *(rule.metric for rule in pipeline.promotion.guardrails.metrics)]
+        asked += [] if pipeline.promotion.rollback is None else [pipeline.promotion.rollback.metric]
+        check_metrics([metric for metric in asked if metric is not None], kind, source=source, field="promotion")
     for metric in pipeline.evaluation.metrics:
         if estimated_metric(metric) is not None:
             _require_calibrate_share(dataset, pipeline.name, f"evaluation.metrics ({metric})")

@@ -12,7 +12,7 @@ from modyn_dagster.catalog.database.mapping import as_datetime64
 from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.evaluation import Score, anchor_of, currently_active, currently_trained, pipeline_score
+from modyn_dagster.evaluation import Score, anchor_of, currently_active, currently_served, currently_trained, pipeline_score
 from modyn_dagster.spec.intervals import IntervalBlock
 from modyn_dagster.spec.load import parse_spec
 from modyn_dagster.spec.pipeline import PipelineSpec
@@ -101,30 +101,42 @@ class IntervalScore:
 
 @dataclass(frozen=True, slots=True)
 class CompositeSeries:
-    """Scores of the currently active and the currently trained model, one per interval in order of time."""
+    """Scores of the currently active and the currently trained model, one per interval in order of time.
+
+    ``served`` are those of the champion of the time; empty where the pipeline promotes nothing.
+    """
 
     active: tuple[IntervalScore, ...]
     trained: tuple[IntervalScore, ...]
+    served: tuple[IntervalScore, ...] = ()
 
 
 def composite_series(
-    models: Sequence[ModelRow], cells: Sequence[EvaluationRow], metric: str, intervals: IntervalBlock | None = None
+    models: Sequence[ModelRow],
+    cells: Sequence[EvaluationRow],
+    metric: str,
+    intervals: IntervalBlock | None = None,
+    served: Sequence[tuple[datetime, int]] = (),
 ) -> CompositeSeries:
-    """Currently active and currently trained scores of one run.
+    """Currently active and currently trained scores of one run, and those of the champion of the time.
 
     Args:
         models: in trigger order.
         cells: of the run; intervals without a cell of ``metric`` are left out.
         metric: to read.
         intervals: settings that generated the intervals, for their anchors; default: anchors at the starts.
+        served: stream times at which models became the champion, with the ordinals of their triggers.
     """
     matrix = _Matrix(models, [cell for cell in cells if cell.metric == metric])
     ends = times_of(model.train_end for model in models)
     spans = [(as_datetime64(start), as_datetime64(end)) for start, end in matrix.intervals]
     anchors = np.array([s if intervals is None else anchor_of(intervals, s, e) for s, e in spans], dtype="datetime64[us]")
+    places = {model.ordinal: place for place, model in enumerate(models)}
+    champions = [places.get(ordinal, -1) for _, ordinal in served]
     return CompositeSeries(
         active=matrix.read(currently_active(ends, anchors)),
         trained=matrix.read(currently_trained(ends, anchors)),
+        served=matrix.read(currently_served(times_of(time for time, _ in served), champions, anchors)) if served else (),
     )
 
 

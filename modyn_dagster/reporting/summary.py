@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.results.evaluations import list_evaluations
 from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.results.predictions import TakenOver, taken_over
+from modyn_dagster.catalog.results.promotions import PromotionCounts, promotion_counts, served_moments
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.catalog.timings import bytes_by_trigger, seconds_by_stage
 from modyn_dagster.catalog.triggers import UNFINISHED, list_triggers
@@ -53,6 +54,8 @@ class RunSummary:
         trained: scores of the currently trained model, one per interval.
         n_bytes: written to disk; None if the ledger has no bytes.
         estimated: estimates without labels of the scores in ``active``, where the pipeline makes them.
+        served: scores of the champion of the time, one per interval; empty where the pipeline promotes nothing.
+        promotions: tests and their ends; None where the pipeline promotes nothing.
         label_delay: simulated delay of labels in words; None for none.
         taken_over: predictions that equal models of other runs had made; no part of ``seconds`` and ``n_bytes``.
     """
@@ -74,6 +77,8 @@ class RunSummary:
     taken_over: TakenOver = TakenOver()  # noqa: RUF009 - frozen
     estimated: tuple[IntervalScore, ...] = ()
     label_delay: str | None = None
+    served: tuple[IntervalScore, ...] = ()
+    promotions: PromotionCounts | None = None
 
     @property
     def total_seconds(self) -> float:
@@ -84,6 +89,11 @@ class RunSummary:
     def mean_active(self) -> float | None:
         """Pipeline score: unweighted mean over the intervals where a model is active and the metric is defined."""
         return mean_score(self.active).value
+
+    @property
+    def mean_served(self) -> float | None:
+        """Mean score of the champion of the time over the intervals where a model is active and it has a score."""
+        return mean_score(self.served, among={score.interval for score in self.active if score.trigger is not None}).value
 
     @property
     def n_scored(self) -> int:
@@ -111,8 +121,16 @@ class RunSummary:
             "scored_intervals": self.n_scored,
             "active": [score.to_json() for score in self.active],
             "trained": [score.to_json() for score in self.trained],
+            **self._promotions(),
             "estimated": [score.to_json() for score in self.estimated],
         }
+
+    def _promotions(self) -> dict[str, Any]:
+        """Fields of a pipeline that promotes models."""
+        if self.promotions is None:
+            return {}
+        served = [score.to_json() for score in self.served]
+        return {"promotions": asdict(self.promotions), "mean_served_score": self.mean_served, "served": served}
 
 
 def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -> RunSummary:
@@ -121,7 +139,8 @@ def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -
     chosen = metric or spec.evaluation.score_metric
     models = list_models(conn, run.id)
     cells = list_evaluations(conn, run.id)
-    scores = composite_series(models, cells, chosen, spec.evaluation.intervals)
+    served = () if spec.promotion is None else served_moments(conn, run.id)
+    scores = composite_series(models, cells, chosen, spec.evaluation.intervals, served)
     estimates = composite_series(models, cells, name_of_estimate(chosen), spec.evaluation.intervals)
     written = bytes_by_trigger(conn, run.id)
     states = Counter(trigger.state for trigger in list_triggers(conn, run.id))
@@ -148,6 +167,8 @@ def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -
         n_bytes=sum(written.values()) if written else None,
         taken_over=taken_over(conn, run.id),
         estimated=estimates.active,
+        served=scores.served,
+        promotions=None if spec.promotion is None else promotion_counts(conn, run.id),
     )
 
 

@@ -60,19 +60,22 @@ def comparison_table(comparison: Comparison) -> Table:
     """
     rows: list[tuple[str, ...]] = []
     has_final = any(run.final is not None for run in comparison.runs)
+    promotes = any(run.summary.promotions is not None for run in comparison.runs)
     for run in comparison.runs:
         counts = _triggers(run.summary.triggers)
         seconds = f"{run.summary.total_seconds:,.1f}" + _spared(run.summary.taken_over.seconds)
         megabytes = _megabytes(run.summary.n_bytes) + _spared(run.summary.taken_over.n_bytes / 1e6)
         costs = (f"{run.summary.samples_trained_on:,}", seconds, megabytes)
         final = (_score(run.final),) if has_final else ()
-        rows.append((run.label, run_text(run.summary), counts, *costs, _score(run.score), *final))
+        gate = (_score(run.served), _promotions(run.summary)) if promotes else ()
+        rows.append((run.label, run_text(run.summary), counts, *costs, _score(run.score), *final, *gate))
     for spread in comparison.spreads:
         costs = (_spread(spread.samples_trained_on), _spread(spread.seconds, ",.1f"), _spread(spread.n_bytes, ",.1f", 1e-6))
         mean = f"mean of {len(spread.seeds)} seeds"
         rows.append((spread.pipeline, mean, _spread(spread.triggers, ",.1f"), *costs, _spread(spread.score, ".4f")))
     header = ["pipeline", "run", "triggers", "samples trained on", "seconds", "MB written"]
     header += [f"mean {comparison.metric or 'score'}, currently active", *(["with the labels so far"] if has_final else [])]
+    header += ["served", "promotions"] if promotes else []
     rows += [(name, "no run") for name in comparison.missing]
     return Table(tuple(header), tuple(row + (ABSENT,) * (len(header) - len(row)) for row in rows), _caption(comparison))
 
@@ -86,6 +89,8 @@ def scores_table(summary: RunSummary) -> Table:
     )
     if any(score.low is not None for score in (*summary.active, *summary.trained)):
         caption += "; in brackets the confidence interval"
+    if summary.served:
+        caption += f"; of the champion of the time, which served, {_score(summary.mean_served)}"
     if summary.estimated:
         held = hold(summary.estimated, summary.active)
         caption += f"; estimates of the active model lie {_score(held.distance)} from its scores on average, "
@@ -154,6 +159,15 @@ def run_text(summary: RunSummary) -> str:
 
 def _spared(amount: float) -> str:
     return f" (+{amount:,.1f})" if amount else ""
+
+
+def _promotions(summary: RunSummary) -> str:
+    """Promotions of a gate, its tests, and the seconds that it looked."""
+    counts = summary.promotions
+    if counts is None:
+        return ABSENT
+    back = f", {counts.rolled_back} rolled back" if counts.rolled_back else ""
+    return f"{counts.promoted} of {counts.tests} tests{back} ({summary.seconds.get('promote', 0.0):,.1f} s)"
 
 
 def _triggers(counts: TriggerCounts) -> str:

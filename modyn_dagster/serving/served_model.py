@@ -6,11 +6,12 @@ import os
 import tempfile
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from modyn_dagster.errors import VersionUnavailable
 from modyn_dagster.private_files import secret_setting
 from modyn_dagster.reporting.mlflow.client import open_client
+from modyn_dagster.reporting.mlflow.registry.aliases import CHAMPION, LIVE
 from modyn_dagster.reporting.mlflow.registry.versions import MODEL
 from modyn_dagster.serving.model_folder import load_folder
 from modyn_dagster.serving.model_predictor import ModelPredictor, Output
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
     from mlflow import MlflowClient
-
-#: Alias of the model with the best score.
-CHAMPION: Final = "champion"
-#: Alias of the newest model.
-NEWEST: Final = "current"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +168,8 @@ def load(
 
 
 def load_live(pipeline: str, **options: Any) -> ServedModel:
-    """Load the newest model of a pipeline; options and errors as for ``load``."""
-    return load(pipeline, NEWEST, **options)
+    """Load the live model of a pipeline: the newest or the champion, as its spec says; options and errors as for ``load``."""
+    return load(pipeline, LIVE, **options)
 
 
 def load_champion(pipeline: str, **options: Any) -> ServedModel:

@@ -9,7 +9,8 @@ import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 
-from modyn_dagster.catalog.results.models import list_models, live_model
+from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.promotions import live_model
 from modyn_dagster.cli import main
 from modyn_dagster.model_store import Architecture, Delta, ModelStore
 from modyn_dagster.model_store.probe.recording import summarise

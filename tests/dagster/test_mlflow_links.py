@@ -40,7 +40,7 @@ def test_replay_and_triggers_are_linked_both_ways(
     [model] = face.materializations("by_amount", "model").values()
     # The page on which every version stands with when it was live.
     assert model["mlflow_versions"] == "http://mlflow.here:5000/#/models/by_amount.replay"
-    assert client.get_registered_model("by_amount.replay").aliases.keys() == {"current", "champion"}
+    assert client.get_registered_model("by_amount.replay").aliases.keys() == {"current", "champion", "live"}
     page, _, child = model["mlflow"].rpartition("/")
     assert page.startswith("http://mlflow.here:5000/#/experiments/")
     assert client.get_run(child).data.tags["mlflow.parentRunId"] == parent.info.run_id

@@ -6,7 +6,8 @@ import pytest
 import sqlalchemy as sa
 from mlflow import MlflowClient
 
-from modyn_dagster.catalog.results.models import live_model, model
+from modyn_dagster.catalog.results.models import model
+from modyn_dagster.catalog.results.promotions import live_model
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.errors import TrackingError
 from modyn_dagster.reporting.mlflow.registry import registered_models

@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from mlflow import MlflowClient
 from mlflow.entities.model_registry import ModelVersion
 
-from modyn_dagster.catalog.results.models import live_model, model
+from modyn_dagster.catalog.results.models import model
+from modyn_dagster.catalog.results.promotions import live_model
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.registry import registered_models
@@ -113,14 +114,23 @@ def test_replays_do_not_touch_what_is_live(tracker: Tracker, client: MlflowClien
     assert alias(client, f"{live.pipeline}.replay", "current") == replayed.partition_key
 
 
-def test_an_alias_that_somebody_moved_goes_back(tracker: Tracker, client: MlflowClient, live: Story) -> None:
+def test_an_alias_that_somebody_moved_stays_and_is_shown_until_it_is_deleted(
+    tracker: Tracker, client: MlflowClient, live: Story
+) -> None:
     rows = trained(live, [0.9, 0.5])
     tracker.sync_all(live.engine, live.run)
     client.set_registered_model_alias(live.pipeline, "champion", "2")
     client.delete_registered_model_alias(live.pipeline, "current")
+    for _ in range(2):
+        tracker.sync_trigger(live.engine, live.run, rows[1])
+        assert alias(client, live.pipeline, "champion") == rows[1].partition_key
+        drift = client.get_registered_model(live.pipeline).tags["modyn/drift/champion"]
+        assert "was moved by hand to version 2; by the catalog it is version 1: delete the alias in MLflow" in drift
+    assert alias(client, live.pipeline, "current") == rows[1].partition_key
+    client.delete_registered_model_alias(live.pipeline, "champion")
     tracker.sync_trigger(live.engine, live.run, rows[1])
     assert alias(client, live.pipeline, "champion") == rows[0].partition_key
-    assert alias(client, live.pipeline, "current") == rows[1].partition_key
+    assert "modyn/drift/champion" not in client.get_registered_model(live.pipeline).tags
 
 
 def test_a_sync_reads_the_newest_versions_and_older_ones_only_where_a_verdict_changed(

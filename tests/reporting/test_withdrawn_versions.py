@@ -46,7 +46,7 @@ def test_a_version_is_marked_once_and_its_aliases_go_to_the_model_that_took_its_
     ]
     aliases = client.get_registered_model(live.pipeline).aliases
     assert {name: str(version) for name, version in aliases.items()} == dict.fromkeys(
-        ("current", "champion"), str(found[3].version)
+        ("current", "champion", "live"), str(found[3].version)
     )
     assert [DELETED_SAMPLES in version.tags for version in found] == [False, False, True, False]
 

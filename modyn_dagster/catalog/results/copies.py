@@ -34,7 +34,7 @@ def copy_history(conn: sa.Connection, source: int, target: int, *, scored_until:
     """Copy triggers with their results, promotions, decisions, measurements and timings of a run to an empty one.
 
     Triggers keep their ordinals; paths are those of ``path_in_run``, whose files the caller provides. Moments stay, but for
-    models, which the target has from now on. MLflow shows none of the copies yet.
+    models and promotions, which the target has from now on. MLflow shows none of the copies yet.
 
     Args:
         source: id of the run whose history is copied.
@@ -51,7 +51,7 @@ def copy_history(conn: sa.Connection, source: int, target: int, *, scored_until:
     for table in (decision, measurement):
         rows = sa.select(table).where(table.c.run_id == source).order_by(table.c.id)
         _insert(conn, table, rows, {"run_id": sa.literal(target)})
-    _copy_results(conn, promotion, source, target, run_id=sa.literal(target))
+    _copy_results(conn, promotion, source, target, run_id=sa.literal(target), created_at=sa.func.now())
     _insert(
         conn, promotion_gate, sa.select(promotion_gate).where(promotion_gate.c.run_id == source), {"run_id": sa.literal(target)}
     )

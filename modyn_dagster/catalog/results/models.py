@@ -87,14 +87,6 @@ def list_models(conn: sa.Connection, run_id: int) -> list[ModelRow]:
     return list_rows(conn, ModelRow, _MODEL.where(trigger.c.run_id == run_id).order_by(trigger.c.ordinal))
 
 
-def live_model(conn: sa.Connection, pipeline_name: str, moment: datetime) -> ModelRow | None:
-    """The live model of a pipeline at a moment: the newest one that its live runs had trained by then."""
-    live = (pipeline.c.name == pipeline_name) & (pipeline_run.c.mode == "live") & (model.c.created_at <= moment)
-    statement = _MODEL.join(pipeline_run, trigger.c.run_id == pipeline_run.c.id).join(pipeline)
-    newest = model.c.created_at.desc(), trigger.c.id.desc()
-    return find_row(conn, ModelRow, statement.where(live).order_by(*newest).limit(1))
-
-
 def newest_model(conn: sa.Connection, run_id: int, model_hash: str) -> ModelRow | None:
     """The newest model with this hash: the run's own if it has one, else that of the run its first model came from."""
     newest = (trigger.c.run_id == run_id).desc(), trigger.c.id.desc()

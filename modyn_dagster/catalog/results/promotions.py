@@ -9,6 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB, insert
 
 from modyn_dagster.catalog.database.mapping import Created, Default, Id, Mark, References, list_rows, table
+from modyn_dagster.catalog.results.models import ModelRow, find_model, model
+from modyn_dagster.catalog.runs import pipeline, pipeline_run, pipeline_spec
 from modyn_dagster.catalog.triggers import partition_key, trigger
 from modyn_dagster.errors import StaleRun
 
@@ -122,3 +124,83 @@ def list_promotions(conn: sa.Connection, run_id: int) -> list[PromotionRow]:
 def states_of(events: Sequence[PromotionRow]) -> dict[int, PromotionRow]:
     """Last event of each model, by the ordinal of its trigger."""
     return {event.ordinal: event for event in events}
+
+
+def follows_champion() -> sa.ColumnElement[bool]:
+    """Condition on ``pipeline_spec``: the live model of a run is its champion, rather than its newest model."""
+    spec = pipeline_spec.c.spec
+    condition: sa.ColumnElement[bool] = spec.has_key("promotion")
+    return sa.and_(condition, sa.func.coalesce(spec["live"].astext, "champion") == "champion")
+
+
+def runs_with_champions(conn: sa.Connection) -> frozenset[int]:
+    """Ids of the runs whose live model is their champion."""
+    statement = sa.select(pipeline_run.c.id).join(pipeline_spec, pipeline_run.c.spec_id == pipeline_spec.c.id)
+    return frozenset(conn.execute(statement.where(follows_champion())).scalars())
+
+
+def went_live(conn: sa.Connection) -> list[PromotionRow]:
+    """Events of all runs by which a model became the champion, in order."""
+    statement = sa.select(promotion, trigger.c.ordinal).join(trigger, promotion.c.trigger_id == trigger.c.id)
+    statement = statement.where(promotion.c.state == "champion").order_by(promotion.c.run_id, promotion.c.number)
+    return list_rows(conn, PromotionRow, statement)
+
+
+def live_model(conn: sa.Connection, pipeline_name: str, moment: datetime) -> ModelRow | None:
+    """The live model of a pipeline at a moment, as by ``live_at``; None before the first."""
+    found = live_at(conn, pipeline_name, moment)
+    return None if found is None else find_model(conn, found[0])
+
+
+def live_at(conn: sa.Connection, pipeline_name: str, moment: datetime) -> tuple[int, datetime] | None:
+    """Trigger of the live model of a pipeline at a moment, and since when it is live; None before the first.
+
+    It is the one that had gone live last in the live runs: the newest that they had trained by then, or where the champion of a
+    run is live, the last that was promoted.
+    """
+    own = (pipeline.c.name == pipeline_name) & (pipeline_run.c.mode == "live")
+    joined = promotion.join(pipeline_run, promotion.c.run_id == pipeline_run.c.id)
+    joined = joined.join(pipeline_spec, pipeline_run.c.spec_id == pipeline_spec.c.id).join(pipeline)
+    crowned = sa.select(promotion.c.trigger_id, promotion.c.created_at, promotion.c.id.label("place")).select_from(joined)
+    crowned = crowned.where(own & follows_champion() & (promotion.c.state == "champion"))
+    trained = sa.select(model.c.trigger_id, model.c.created_at, model.c.trigger_id.label("place"))
+    trained = trained.join(trigger, model.c.trigger_id == trigger.c.id).join(pipeline_run, trigger.c.run_id == pipeline_run.c.id)
+    trained = trained.join(pipeline_spec, pipeline_run.c.spec_id == pipeline_spec.c.id).join(pipeline)
+    went = sa.union_all(crowned, trained.where(own & ~follows_champion())).subquery()
+    last = went.c.created_at.desc(), went.c.place.desc()
+    statement = sa.select(went.c.trigger_id, went.c.created_at).where(went.c.created_at <= moment)
+    row = conn.execute(statement.order_by(*last).limit(1)).one_or_none()
+    return None if row is None else (int(row[0]), row[1])
+
+
+def served_moments(conn: sa.Connection, run_id: int) -> list[tuple[datetime, int]]:
+    """Stream times at which models of a run became the champion, and the ordinals of their triggers, in order.
+
+    The first model serves from its last training sample on: nothing had to be decided about it.
+    """
+    since = sa.case((promotion.c.number == 0, sa.func.coalesce(model.c.train_end, promotion.c.time)), else_=promotion.c.time)
+    joined = promotion.join(trigger, promotion.c.trigger_id == trigger.c.id)
+    joined = joined.outerjoin(model, model.c.trigger_id == trigger.c.id)
+    statement = sa.select(since, trigger.c.ordinal).select_from(joined)
+    where = (promotion.c.run_id == run_id) & (promotion.c.state == "champion") & since.is_not(None)
+    return [(time, int(ordinal)) for time, ordinal in conn.execute(statement.where(where).order_by(promotion.c.number))]
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionCounts:
+    """Number of tests and of their ends in a run; a champion that came back by hand or by itself counts as rolled back."""
+
+    tests: int
+    promoted: int
+    rejected: int
+    superseded: int
+    rolled_back: int
+
+
+def promotion_counts(conn: sa.Connection, run_id: int) -> PromotionCounts:
+    """Count the promotions of a run by the events of its models; the first model was not tested."""
+    events = list_promotions(conn, run_id)
+    ends = [event.state for event in events]
+    crowned = [event for event in events if event.state == "champion" and event.number > 0]
+    back = sum(event.before == "retired" for event in crowned)
+    return PromotionCounts(ends.count("shadow"), len(crowned) - back, ends.count("rejected"), ends.count("superseded"), back)

@@ -162,20 +162,25 @@ def diff(a: str, b: str, root: str | None, as_json: bool) -> None:
 @click.option("--at", "moment", type=Moment(), help="Time in ISO 8601, in UTC unless it names a time zone; default: now.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def live(pipeline: str, moment: datetime | None, as_json: bool) -> None:
-    """Name the live model of PIPELINE at a moment: the newest one that its live runs had trained by then."""
-    from modyn_dagster.catalog.results.models import live_model
+    """Name the live model of PIPELINE at a moment.
+
+    It is the newest one that its live runs had trained by then, or where the spec says so the champion of then.
+    """
+    from modyn_dagster.catalog.results.models import find_model
+    from modyn_dagster.catalog.results.promotions import live_at
     from modyn_dagster.catalog.triggers import partition_key
 
     at = datetime.now(UTC) if moment is None else moment
     with closing(open_platform()) as platform, platform.transaction() as conn:
-        row = live_model(conn, platform.pipeline(pipeline).name, at)
-    if row is None:
+        found = live_at(conn, platform.pipeline(pipeline).name, at)
+        row = None if found is None else find_model(conn, found[0])
+    if found is None or row is None:
         rule = "only live runs count (`pipeline show` lists their models), and a model is live once it is trained"
         raise RunError(f"{pipeline} had no live model at {utc(at)} UTC; {rule}")
     content = {
         "model": row.hash,
         "trigger": partition_key(row.run_id, row.ordinal),
-        "live_from": row.created_at.astimezone(UTC).isoformat(),
+        "live_from": found[1].astimezone(UTC).isoformat(),
     }
     if as_json:
         click.echo(json.dumps(content))

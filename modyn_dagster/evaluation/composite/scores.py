@@ -2,6 +2,7 @@
 
 The *currently active* model is the one a deployment would have used: the newest model whose last training sample is strictly
 older than the interval's anchor. The *currently trained* model is the next one: trained on, or nearest to, the interval itself.
+Where the pipeline promotes models, the *served* one is the champion of the time.
 """
 
 from collections.abc import Sequence
@@ -43,6 +44,23 @@ def currently_trained(train_ends: npt.ArrayLike, anchors: npt.ArrayLike) -> Choi
     """
     n_models = len(np.asarray(train_ends))
     return np.minimum(currently_active(train_ends, anchors) + 1, n_models - 1)
+
+
+def currently_served(moments: npt.ArrayLike, champions: npt.ArrayLike, anchors: npt.ArrayLike) -> Choice:
+    """Index of the model that served per interval, ``int64[n]``: the last champion of before the anchor, -1 where there was none.
+
+    Args:
+        moments: stream times at which models became the champion, in order; ``datetime64`` or numbers.
+        champions: index of the model that became it, ``int64[m]``; -1 where the champion was withdrawn and none took its place.
+        anchors: of the intervals, of the type of ``moments``.
+
+    >>> currently_served([10, 20, 30], [0, 2, 0], [10, 11, 21, 31])
+    array([-1,  0,  2,  0])
+    """
+    times, chosen = np.asarray(moments), np.asarray(champions, np.int64)
+    if len(times) == 0:
+        return np.full(len(np.asarray(anchors)), -1, dtype=np.int64)
+    return np.concatenate([[-1], chosen])[np.searchsorted(times, np.asarray(anchors), side="left")].astype(np.int64)
 
 
 Float64 = npt.NDArray[np.float64]

@@ -198,16 +198,16 @@ def score_parts(
     ]
 
 
-def check_metrics(metrics: Sequence[str], kind: TaskKind, *, source: str) -> None:
+def check_metrics(metrics: Sequence[str], kind: TaskKind, *, source: str, field: str = "evaluation.metrics") -> None:
     """Raise ``ConfigError`` for a metric of another task than the dataset's label, or one that cannot be imported."""
     for name in metrics:
         try:
             metric = find_metric(estimated_metric(name) or name)
         except ImportPathError as error:
-            raise ImportPathError(source, "evaluation.metrics", name, error.rule) from error
+            raise ImportPathError(source, field, name, error.rule) from error
         if metric.kind not in (None, kind):
             allowed = ", ".join(other for other, entry in METRICS.items() if entry.kind == kind)
-            raise ConfigError(source, "evaluation.metrics", name, f"the dataset's label is a {kind}: use {allowed}")
+            raise ConfigError(source, field, name, f"the dataset's label is a {kind}: use {allowed}")
 
 
 def _batched_values(metric: Metric, samples: EvaluationSamples, parts: Sequence[slice], min_samples: int) -> list[float | None]:

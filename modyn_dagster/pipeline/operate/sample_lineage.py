@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 import numpy as np
 
-from modyn_dagster.catalog.results.models import model_uses
 from modyn_dagster.catalog.results.predictions import PredictionFileRow, predictions_holding
 from modyn_dagster.catalog.results.training_sets import TrainingSetUse, training_sets_of
 from modyn_dagster.catalog.runs import get_run
@@ -20,7 +19,7 @@ from modyn_dagster.data.split import CALIBRATE, side_of
 from modyn_dagster.errors import StorageError
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.pipeline.operate.live_intervals import LiveTime, live_times
+from modyn_dagster.pipeline.operate.live_intervals import LiveTime, read_live_times
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.selection import strategy_at
 from modyn_dagster.selection.membership import held_by
@@ -79,7 +78,7 @@ def lineage_of(platform: Platform, dataset: str, dataset_id: int, keys: KeyArray
     uses = usages_of(platform, dataset_id, keys)
     named = {use.used_by.partition_key for use in uses if use.used_by.model_hash is not None}
     with platform.transaction() as conn:
-        live = {trigger: time for trigger, time in live_times(model_uses(conn)).items() if trigger in named}
+        live = {trigger: time for trigger, time in read_live_times(conn).items() if trigger in named}
         predictions = predictions_holding(conn, dataset, keys) if len(keys) else []
     return SampleLineage(uses, live, predictions)
 

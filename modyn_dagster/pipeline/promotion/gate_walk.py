@@ -5,7 +5,7 @@ Looks that change no model's state are committed from time to time: a kill repea
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from modyn_dagster.catalog.results.promotions import (
     states_of,
 )
 from modyn_dagster.catalog.runs import RunRow, get_run, move_run
+from modyn_dagster.catalog.timings import Timing, record_timing
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers, unfinished_trigger
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import RunError
@@ -75,6 +76,8 @@ class _Place:
     state: GateState
     batch: int
     committed: float
+    seconds: float = 0.0
+    n_looks: int = 0
 
 
 class GateWalk:
@@ -128,6 +131,7 @@ class GateWalk:
                 continue
             if self._models is None or self._models.view is not view:
                 self._models = RunModels.read(self._platform, run, view)
+            begin = perf_counter()
             evidence = BatchEvidence(self._models, self._predictions, batch)
             place.state, changes = look_at_batch(self._rules, place.state, place.batch, evidence)
             manual: list[int] = []
@@ -136,6 +140,7 @@ class GateWalk:
                 manual += [len(changes)] if more else []
                 changes += more
             place.batch = batch
+            place.seconds, place.n_looks = place.seconds + perf_counter() - begin, place.n_looks + 1
             if changes:
                 run = self._commit(run, place, changes, evidence, manual)
                 self._predictions.keep([*_compared(place.state)])
@@ -165,10 +170,13 @@ class GateWalk:
         with self._platform.transaction() as conn:
             current = get_run(conn, self._run_id, lock=True)
             place.row = move_gate(conn, place.row, self._title, batch=place.batch, state=place.state.to_json())
+            if place.n_looks:
+                timing = Timing("promote", place.seconds, place.n_looks, place.batch)
+                record_timing(conn, self._run_id, None, None, timing)
             if changes and self._models is not None and evidence is not None:
                 record_changes(conn, self._models, changes, batch=place.batch, time=evidence.time, manual=manual)
                 current = crown(conn, current, self._models, place.state)
-        place.committed = monotonic()
+        place.committed, place.seconds, place.n_looks = monotonic(), 0.0, 0
         # A replay is further than its row says.
         return replace(current, last_ordinal=max(current.last_ordinal, run.last_ordinal))
 

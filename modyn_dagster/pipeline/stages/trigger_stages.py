@@ -9,13 +9,14 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
 from modyn_dagster.catalog.results.models import ModelRow
+from modyn_dagster.catalog.results.promotions import list_promotions
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.catalog.runs import RunRow, get_run, move_run
 from modyn_dagster.catalog.triggers import get_trigger, unfinished_trigger
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.distributed.protocols import Pool
 from modyn_dagster.errors import CorruptFile, RunError, SelectionError, StorageError
-from modyn_dagster.evaluation.composite.champion import champions
+from modyn_dagster.evaluation.promotion.verdicts import champion_verdicts
 from modyn_dagster.pipeline import checks
 from modyn_dagster.pipeline.checks import CheckResult
 from modyn_dagster.pipeline.context import TriggerContext, load_context, trained_contexts
@@ -159,7 +160,9 @@ def _evaluation(context: TriggerContext, run_cells: Sequence[EvaluationRow]) -> 
     cells = [cell for cell in run_cells if cell.trigger_id == context.trigger.id]
     enough = checks.enough_evaluation_samples(context.spec.evaluation, cells)
     models = [model.ordinal for model in context.models]
-    verdicts = champions(models, run_cells, context.spec.evaluation.score_metric)
+    with context.platform.transaction() as conn:
+        events = list_promotions(conn, context.run.id)
+    verdicts = champion_verdicts(context.spec, models, run_cells, events)
     verdict = next(verdict for verdict in verdicts if verdict.trigger == context.trigger.ordinal)
     return StageResult("evaluation", context, cells, [enough, checks.champion_check(verdict)])
 

@@ -10,6 +10,7 @@ from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.decisions import DecisionRow, scored_decisions
 from modyn_dagster.catalog.results.evaluations import list_evaluations, list_intervals
 from modyn_dagster.catalog.results.models import ModelRow, list_models
+from modyn_dagster.catalog.results.promotions import served_moments
 from modyn_dagster.catalog.results.training_sets import FillPoint, list_fills
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.reporting.estimates import hold
@@ -107,6 +108,8 @@ def _summary_numbers(summary: RunSummary) -> dict[str, float]:
     }
     if summary.mean_active is not None:
         numbers[f"mean_active/{summary.metric}"] = summary.mean_active
+    if summary.mean_served is not None:
+        numbers[f"mean_served/{summary.metric}"] = summary.mean_served
     held = hold(summary.estimated, summary.active)
     if held.distance is not None:
         numbers |= {"estimated/distance": held.distance, "estimated/held": held.inside / held.n}
@@ -127,9 +130,11 @@ def read_run(engine: sa.Engine, run_id: int, dagster: DagsterRun) -> tuple[RunRo
 
 def _composites(conn: sa.Connection, run: RunRow, models: Sequence[ModelRow]) -> dict[str, CompositeSeries]:
     """Scores of the composite models, by metric."""
-    evaluation = spec_of(run).evaluation
+    spec = spec_of(run)
     cells = list_evaluations(conn, run.id)
-    return {metric: composite_series(models, cells, metric, evaluation.intervals) for metric in evaluation.metrics}
+    served = () if spec.promotion is None else served_moments(conn, run.id)
+    intervals = spec.evaluation.intervals
+    return {metric: composite_series(models, cells, metric, intervals, served) for metric in spec.evaluation.metrics}
 
 
 def _measured_decisions(conn: sa.Connection, run: RunRow) -> list[DecisionRow]:

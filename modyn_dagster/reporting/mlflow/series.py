@@ -177,13 +177,14 @@ def slice_tags(cells: Sequence[EvaluationRow]) -> dict[str, str]:
 
 
 def composite_points(series: Mapping[str, CompositeSeries], time: StreamTime, *, ended: bool) -> dict[str, list[Point]]:
-    """Scores by metric of the currently active model and, after the end of the run, of the currently trained model.
+    """Scores by metric of the currently active model, of the champion of the time and, after the run, of the trained one.
 
     Before the end the newest model stands for itself, and its points would belong to another model after the next trigger.
     """
     points: dict[str, list[Point]] = {}
     for metric, composites in series.items():
-        for name, scores in (("active", composites.active), ("trained", composites.trained if ended else ())):
+        shown_after = composites.trained if ended else ()
+        for name, scores in (("active", composites.active), ("trained", shown_after), ("served", composites.served)):
             candidates = [interval_point(time, score.interval, score.value) for score in scores]
             if defined := [point for point in candidates if point is not None]:
                 points[f"evaluation/{name} {metric}"] = defined

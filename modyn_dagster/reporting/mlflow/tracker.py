@@ -80,6 +80,9 @@ class Tracker:
                 missed = untracked_triggers(conn, run.id)
             if missed:
                 self._show_triggers(engine, run, run_id, missed, DagsterRun(), progress)
+            elif spec_of(run).promotion is not None:
+                # The gate may have promoted a model since its trigger was shown.
+                self._sync_models(engine, run, progress)
             self._add_files(run_id, run, summary, intervals)
         return run_id
 
@@ -193,9 +196,13 @@ class Tracker:
             shown.append(self._show_trigger(engine, experiment, parent, record, dagster))
             progress()
         if any(record.model is not None for record in records):
-            newest = records[-1].run
-            self._models.sync(newest, *read_models(engine, newest), read_records(engine, newest), progress)
+            self._sync_models(engine, records[-1].run, progress)
         return shown
+
+    def _sync_models(self, engine: sa.Engine, run: RunRow, progress: Callable[[], None]) -> None:
+        found = read_models(engine, run)
+        if found.models:
+            self._models.sync(run, found, read_records(engine, run), progress)
 
     def _show_trigger(self, engine: sa.Engine, experiment: str, parent: str, record: TriggerRecord, dagster: DagsterRun) -> str:
         def store_run_id(conn: sa.Connection, mlflow_run_id: str) -> None:

@@ -70,10 +70,12 @@ def score_over_time(summary: RunSummary) -> Figure:
     final = final_scores(summary.active)
     if final:
         plot_scores(axes, final, "currently active, with the labels so far", color=COLOURS[2], marker="^", markersize=4)
+    if summary.served:
+        plot_scores(axes, summary.served, "served: the champion of the time", color=COLOURS[3], marker="D", markersize=4)
     if summary.estimated:
         plot_estimates(axes, summary.estimated, "currently active, estimated")
     mark_triggers(axes, summary)
-    finish_scores(axes, [*summary.active, *summary.trained, *final, *summary.estimated])
+    finish_scores(axes, [*summary.active, *summary.trained, *final, *summary.served, *summary.estimated])
     return figure
 
 
@@ -166,6 +168,6 @@ def _thin_ticks(axes: Axes, names: Sequence[str]) -> None:
 
 
 def _stages(comparison: Comparison) -> list[str]:
-    order = ("decide", "measure", "select", "train", "save", "evaluate")
+    order = ("decide", "measure", "select", "train", "save", "evaluate", "promote")
     stages = {stage for run in comparison.runs for stage in run.summary.seconds}
     return [*(stage for stage in order if stage in stages), *sorted(stages.difference(order))]

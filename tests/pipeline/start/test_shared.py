@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from modyn_dagster.catalog.results.models import list_models, live_model, model_uses
+from modyn_dagster.catalog.results.models import list_models, model_uses
+from modyn_dagster.catalog.results.promotions import live_model
 from modyn_dagster.catalog.timings import bytes_by_trigger, seconds_by_trigger
 from modyn_dagster.catalog.triggers import list_triggers
 from modyn_dagster.errors import RunError

@@ -6,7 +6,6 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.datasets import DatasetRow
-from modyn_dagster.catalog.results.models import ModelUse
 from modyn_dagster.catalog.results.predictions import list_predictions, predictions_holding
 from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.catalog.runs import get_run
@@ -14,17 +13,15 @@ from modyn_dagster.catalog.triggers import find_trigger
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.pipeline.operate.deletion.document import FileChange, FileKind, LiveInterval, ModelChange
-from modyn_dagster.pipeline.operate.live_intervals import live_times
+from modyn_dagster.pipeline.operate.live_intervals import read_live_times
 from modyn_dagster.pipeline.operate.sample_lineage import SampleUse
 from modyn_dagster.pipeline.platform import Platform, checkpoint_path, optimizers_path
 from modyn_dagster.training.checkpoint.parts import SUFFIXES
 
 
-def changed_models(
-    uses: Sequence[SampleUse], models: Sequence[ModelUse], known: Collection[tuple[str, str]] = ()
-) -> list[ModelChange]:
+def changed_models(conn: sa.Connection, uses: Sequence[SampleUse], known: Collection[tuple[str, str]] = ()) -> list[ModelChange]:
     """Models of some uses with their live times, but for the ``known`` ones, by trigger and model."""
-    live = live_times(models)
+    live = read_live_times(conn)
     changes = []
     for use in uses:
         used = use.used_by

@@ -136,7 +136,7 @@ def _delete(step: _Step, row: DeletionRequestRow) -> None:
         changes = {
             "actions": actions,
             "notes": notes,
-            "models": changed_models(uses, models),
+            "models": changed_models(conn, uses),
             "files": [
                 *(file for file in document.files if file.kind in OF_BATCHES),
                 *changed_files(conn, platform, step.dataset, step.keys, uses),

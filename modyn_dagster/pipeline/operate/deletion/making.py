@@ -92,7 +92,7 @@ def _with_uses(request: Request, document: DeletionDocument, new: Sequence[Sampl
         files = changed_files(conn, request.platform, request.dataset, request.keys, new)
         changes = {
             "actions": [*(_with_triggers(action, new) for action in document.actions), *fresh],
-            "models": [*document.models, *changed_models(new, models)],
+            "models": [*document.models, *changed_models(conn, new)],
             "files": [*document.files, *(file for file in files if file.path not in paths)],
         }
         return request.moved(conn, document.model_copy(update=changes))

@@ -69,7 +69,7 @@ def plan_request(platform: Platform, dataset: DatasetRow, keys: KeyArray, wish: 
     with platform.transaction() as conn:
         models = model_uses(conn)
         uses, actions = concerned(conn, platform, dataset, keys, uses, models, wish.mode, wish.ways)
-        changed = changed_models(uses, models)
+        changed = changed_models(conn, uses)
         going = {model.trigger for model in changed}
         return DeletionDocument(
             dataset=dataset.name,

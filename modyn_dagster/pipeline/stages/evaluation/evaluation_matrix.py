@@ -9,7 +9,14 @@ import numpy.typing as npt
 
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.database.mapping import as_datetime64
-from modyn_dagster.evaluation import Interval, closed_intervals, currently_active, currently_trained, generate_intervals
+from modyn_dagster.evaluation import (
+    Interval,
+    closed_intervals,
+    currently_active,
+    currently_served,
+    currently_trained,
+    generate_intervals,
+)
 from modyn_dagster.evaluation.composite.scores import Choice
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
@@ -60,10 +67,20 @@ def model_intervals(context: TriggerContext, data: EvaluationSet) -> list[Interv
     if composites:
         ends = np.array([end for _, end in training], dtype="datetime64[us]")
         anchors = np.array([interval.anchor for interval in intervals], dtype="datetime64[us]")
-        is_own = np.any([chosen(ends, anchors) == own for chosen in composites], axis=0)
+        choices = [chosen(ends, anchors) for chosen in composites] + served_choices(context, anchors)
+        is_own = np.any([choice == own for choice in choices], axis=0)
         intervals = [interval for interval, keep in zip(intervals, is_own.tolist(), strict=True) if keep]
     # Two triggers at the same time give the same empty interval twice.
     return list({(i.start, i.end): i for i in intervals if i.model in (None, own)}.values())
+
+
+def served_choices(context: TriggerContext, anchors: npt.NDArray[np.datetime64]) -> list[Choice]:
+    """Return the model that served on each interval, by its place among the run's models; nothing without a gate."""
+    if not context.served:
+        return []
+    places = {model.ordinal: place for place, model in enumerate(context.models)}
+    moments = np.array([as_datetime64(moment) for moment, _ in context.served], dtype="datetime64[us]")
+    return [currently_served(moments, [places.get(ordinal, -1) for _, ordinal in context.served], anchors)]
 
 
 def closed_model_intervals(context: TriggerContext, data: EvaluationSet, *, finished: bool) -> list[Interval[np.datetime64]]:

@@ -1,4 +1,4 @@
-"""Models of pipelines as registered versions in MLflow: one per trained trigger, with the aliases ``current`` and ``champion``.
+"""Models of pipelines as registered versions in MLflow: one per trained trigger; aliases name the newest, champion and live one.
 
 The catalog is the source: missing versions are registered, wrong aliases are moved.
 """
@@ -13,20 +13,23 @@ from typing import TYPE_CHECKING, Final
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import partition_key
-from modyn_dagster.evaluation.composite.champion import Verdict
 from modyn_dagster.reporting.mlflow.client import address_of, tracking_errors
+from modyn_dagster.reporting.mlflow.registry.aliases import CHAMPION, LIVE, NEWEST, move_aliases
 from modyn_dagster.reporting.mlflow.registry.records import RecordOf, serving_tags, version_source
 from modyn_dagster.reporting.mlflow.registry.versions import (
     TRIGGER,
     LiveVersion,
+    RunModels,
     belongs_to_run,
     in_order,
-    live_version,
+    live_tag,
+    live_versions,
     run_filter,
     version_tags,
     versions_page,
 )
 from modyn_dagster.reporting.mlflow.stream_time import utc_text
+from modyn_dagster.reporting.scores import spec_of
 from modyn_dagster.values.digest import bytes_digest
 
 if TYPE_CHECKING:
@@ -61,8 +64,7 @@ class RegisteredModels:
     def sync(
         self,
         run: RunRow,
-        models: Sequence[ModelRow],
-        verdicts: Sequence[Verdict],
+        found: RunModels,
         record_of: RecordOf,
         progress: Callable[[], None] = lambda: None,
     ) -> str:
@@ -73,7 +75,7 @@ class RegisteredModels:
         registered again. The aliases belong to the run whose model went live last. ``record_of`` makes the record by which a
         version is served. ``progress`` is called after each version that is registered or marked.
         """
-        name = registered_name(run)
+        name, (models, verdicts, crowned) = registered_name(run), found
         by_key = {partition_key(run.id, model.ordinal): model for model in models}
         keys = list(by_key)
         texts = [f"{'promoted' if verdict.promoted else 'not promoted'}: {verdict.reason}" for verdict in verdicts]
@@ -92,13 +94,19 @@ class RegisteredModels:
                 else:
                     known, missing = self._known(run_filter(name, run), own, keys, first, champion)
                 for key in missing:
-                    known[key] = self._register(name, run, by_key[key], record_of)
+                    moments = [by_key[key].created_at] if crowned is None else crowned.get(key, [])
+                    known[key] = self._register(name, run, by_key[key], moments, record_of)
                     shown.append(known[key])
                     progress()
+                for key, moments in (crowned or {}).items():
+                    if key in known:
+                        self._tell_live(known[key], live_tag(moments))
                 for _ in self._marked(name, known, dict(zip(keys[first:], texts[first:], strict=True))):
                     progress()
                 if _newest_is_of(shown, run):
-                    self._move(registered, {"current": known[keys[-1]], "champion": known[champion]})
+                    newest, best = known[keys[-1]], known[champion]
+                    live = best if spec_of(run).live_model == "champion" else newest
+                    move_aliases(self._client, registered, {NEWEST: newest, CHAMPION: best, LIVE: live})
                 if registered.tags.get(tag) != digests:
                     self._client.set_registered_model_tag(name, tag, digests)
             text = versions_page(in_order(shown)[-VERSIONS_ON_PAGE:], run.pipeline)
@@ -135,8 +143,17 @@ class RegisteredModels:
             known |= _by_trigger(self._client.search_model_versions(one))
         return known, [key for key in keys if key in required and key not in known]
 
-    def _register(self, name: str, run: RunRow, model: ModelRow, record_of: RecordOf) -> ModelVersion:
-        tags = version_tags(run, model) | serving_tags(record_of(model))
+    def _tell_live(self, version: ModelVersion, tags: Mapping[str, str]) -> None:
+        """Set the tag of the moments at which a version went live, also in the version that was read."""
+        for tag, text in tags.items():
+            if version.tags.get(tag) != text:
+                self._client.set_model_version_tag(version.name, version.version, tag, text)
+                version.tags[tag] = text
+
+    def _register(
+        self, name: str, run: RunRow, model: ModelRow, moments: Sequence[datetime], record_of: RecordOf
+    ) -> ModelVersion:
+        tags = version_tags(run, model, moments) | serving_tags(record_of(model))
         return self._client.create_model_version(
             name,
             # Not a file: the weights come from the model store, which may hold them as a difference to another model.
@@ -153,11 +170,6 @@ class RegisteredModels:
                 self._client.set_model_version_tag(name, known[key].version, _CHAMPION_BECAUSE, text)
                 yield known[key]
 
-    def _move(self, registered: RegisteredModel, aliases: Mapping[str, ModelVersion]) -> None:
-        for alias, version in aliases.items():
-            if str(registered.aliases.get(alias)) != str(version.version):
-                self._client.set_registered_model_alias(registered.name, alias, version.version)
-
     @contextmanager
     def _errors(self) -> Iterator[None]:
         with tracking_errors(self._address):
@@ -171,7 +183,7 @@ def _by_trigger(versions: Iterable[ModelVersion]) -> dict[str, ModelVersion]:
 def _newest_is_of(versions: Sequence[ModelVersion], run: RunRow) -> bool:
     """Tell whether the model that went live last is of this run: a sync of an older run leaves the aliases alone."""
     newest = in_order(versions)[-1:]
-    return any(live == live_version(version) and belongs_to_run(version, run) for live in newest for version in versions)
+    return any(live in live_versions(version) and belongs_to_run(version, run) for live in newest for version in versions)
 
 
 def _digests(run: RunRow, texts: Sequence[str]) -> str:

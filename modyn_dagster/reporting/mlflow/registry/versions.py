@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.results.evaluations import list_evaluations
 from modyn_dagster.catalog.results.models import ModelRow, list_models
+from modyn_dagster.catalog.results.promotions import list_promotions
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import partition_key
-from modyn_dagster.evaluation.composite.champion import Verdict, champions
+from modyn_dagster.evaluation.composite.champion import Verdict
+from modyn_dagster.evaluation.promotion.verdicts import champion_verdicts
 from modyn_dagster.reporting.mlflow.client import address_of, tracking_errors
 from modyn_dagster.reporting.mlflow.stream_time import utc_text
 from modyn_dagster.reporting.scores import spec_of
@@ -25,18 +27,32 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 
-def read_models(engine: sa.Engine, run: RunRow) -> tuple[list[ModelRow], list[Verdict]]:
+class RunModels(NamedTuple):
+    """Models of a run, the verdict on each, and where the champion is live the moments at which each became it, by trigger."""
+
+    models: list[ModelRow]
+    verdicts: list[Verdict]
+    crowned: Mapping[str, Sequence[datetime]] | None
+
+
+def read_models(engine: sa.Engine, run: RunRow) -> RunModels:
     """Models of a run, and the verdict of each against the champion of its time."""
-    metric = spec_of(run).evaluation.score_metric
+    spec = spec_of(run)
     with transaction(engine) as conn:
         models = list_models(conn, run.id)
         cells = list_evaluations(conn, run.id)
-    return models, champions([model.ordinal for model in models], cells, metric)
+        events = list_promotions(conn, run.id)
+    verdicts = champion_verdicts(spec, [model.ordinal for model in models], cells, events)
+    crowned: dict[str, list[datetime]] = {}
+    for event in events:
+        if event.state == "champion":
+            crowned.setdefault(event.partition_key, []).append(event.created_at)
+    return RunModels(models, verdicts, crowned if spec.live_model == "champion" else None)
 
 
 TRIGGER: Final = "modyn/trigger"
 MODEL: Final = "modyn/model"
-_LIVE_FROM: Final = "modyn/live_from"
+LIVE_FROM: Final = "modyn/live_from"
 _RUN: Final = "modyn/run"
 #: Characters of the description of a registered model in MLflow's tables.
 MOST_IN_DESCRIPTION: Final = 5_000
@@ -54,11 +70,16 @@ class LiveVersion:
     since: datetime
 
 
-def version_tags(run: RunRow, model: ModelRow) -> dict[str, str]:
-    """Tags that identify a version."""
+def live_tag(moments: Sequence[datetime]) -> dict[str, str]:
+    """Tag with the moments at which a version went live; none where it never did."""
+    return {LIVE_FROM: " ".join(map(utc_text, moments))} if moments else {}
+
+
+def version_tags(run: RunRow, model: ModelRow, moments: Sequence[datetime]) -> dict[str, str]:
+    """Tags that identify a version, and those of the moments at which it went live."""
     # Run ids start again in another database: the time of creation distinguishes them.
     identity = {_RUN: str(run.id), _CREATED: utc_text(run.created_at), TRIGGER: partition_key(run.id, model.ordinal)}
-    return identity | {MODEL: model.hash, _LIVE_FROM: utc_text(model.created_at)}
+    return identity | {MODEL: model.hash} | live_tag(moments)
 
 
 def belongs_to_run(version: ModelVersion, run: RunRow) -> bool:
@@ -71,20 +92,20 @@ def run_filter(name: str, run: RunRow) -> str:
     return f"name = '{name}' AND tag.`{_RUN}` = '{run.id}' AND tag.`{_CREATED}` = '{utc_text(run.created_at)}'"
 
 
-def live_version(version: ModelVersion) -> LiveVersion | None:
-    """Read a version's tags; None for a version registered or changed by hand."""
+def live_versions(version: ModelVersion) -> list[LiveVersion]:
+    """Read a version's tags, one entry per moment at which it went live; none for a version registered or changed by hand."""
     tags = version.tags
     try:
-        since = datetime.fromisoformat(tags[_LIVE_FROM])
-        live = LiveVersion(version.name, int(version.version), tags[TRIGGER], tags[MODEL], since)
+        moments = [datetime.fromisoformat(text) for text in tags[LIVE_FROM].split()]
+        lives = [LiveVersion(version.name, int(version.version), tags[TRIGGER], tags[MODEL], moment) for moment in moments]
     except (KeyError, ValueError):
-        return None
-    return None if since.tzinfo is None else live
+        return []
+    return [live for live in lives if live.since.tzinfo is not None]
 
 
 def in_order(versions: Iterable[ModelVersion]) -> list[LiveVersion]:
     """Versions of pipelines in the order they went live; those of the same moment by number."""
-    lives = [live for version in versions if (live := live_version(version)) is not None]
+    lives = [live for version in versions for live in live_versions(version)]
     return sorted(lives, key=lambda live: (live.since, live.version))
 
 
