@@ -80,11 +80,6 @@ class PipelineSpec(Spec):
         """The model that serves and that triggers judge."""
         return self.live or ("newest" if self.promotion is None else "champion")
 
-    @property
-    def champion_decides(self) -> bool:
-        """True if triggers or trainings of the pipeline may depend on which model is the champion."""
-        return self.promotion is not None and "champion" in (self.live_model, self.training.use_previous_model)
-
     @model_validator(mode="after")
     def _champions_are_promoted(self) -> Self:
         if self.promotion is None:

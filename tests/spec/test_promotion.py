@@ -20,26 +20,9 @@ def promoting(**promotion: Any) -> PipelineSpec:
 
 def test_without_promotion_the_newest_model_is_live_and_the_hash_is_as_ever() -> None:
     plain, spelt = parsed(amount()), parsed(amount() | {"promotion": None, "live": None})
-    assert (plain.live_model, plain.champion_decides) == ("newest", False)
+    assert plain.live_model == "newest"
     assert spec_hash(plain) == spec_hash(spelt)
     assert "promotion" not in plain.model_dump(mode="json")
-
-
-@pytest.mark.parametrize(
-    ("fields", "live", "decides"),
-    [
-        ({}, "champion", True),
-        ({"live": "champion"}, "champion", True),
-        ({"live": "newest"}, "newest", False),
-        ({"live": "newest", "use_previous_model": "champion"}, "newest", True),
-        ({"live": "newest", "use_previous_model": "newest"}, "newest", False),
-    ],
-)
-def test_decisions_depend_on_the_champion_where_it_is_live_or_trained_from(fields: Content, live: str, decides: bool) -> None:
-    content = amount() | {"promotion": {}}
-    content["training"] |= {name: fields.pop(name) for name in ("use_previous_model",) if name in fields}
-    spec = parsed(content | fields)
-    assert (spec.live_model, spec.champion_decides) == (live, decides)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from modyn_dagster.errors import RunError
 from modyn_dagster.evaluation.promotion.gate import GateRules, look_at_batch
 from modyn_dagster.evaluation.promotion.state import Change, GateState
 from modyn_dagster.keys import ordinal_of
+from modyn_dagster.pipeline.measure.dependence import champion_decides
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.promotion.evidence import BatchEvidence, RunModels
 from modyn_dagster.pipeline.promotion.predictions import GatePredictions
@@ -58,7 +59,7 @@ def decidable(platform: Platform, run: RunRow, view: DatasetView, looked: int | 
 
     The batch of the run's cursor may always be: it was begun after a look at the batch before, or before the first model.
     """
-    if looked is None or not platform.recorded_spec(run).champion_decides:
+    if looked is None or not champion_decides(platform.recorded_spec(run)):
         return view
     following = next((batch.ordinal for batch in view.batches if batch.ordinal > looked), view.last_ordinal)
     return view.up_to(max(following, ordinal_of(run.cursor)))

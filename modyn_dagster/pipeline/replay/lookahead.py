@@ -21,6 +21,7 @@ from modyn_dagster.distributed.protocols import Pool, Resources
 from modyn_dagster.errors import one_line
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import TriggerContext
+from modyn_dagster.pipeline.measure.dependence import dependence_reason
 from modyn_dagster.pipeline.measure.measurer import Measurer
 from modyn_dagster.pipeline.platform import Platform, ahead_path, checkpoint_path
 from modyn_dagster.pipeline.replay.training_ahead import AheadTraining, ExpectedTrigger, train_ahead
@@ -28,8 +29,6 @@ from modyn_dagster.pipeline.stages.model.finished_training import FinishedTraini
 from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import CHOSEN_BY_MODELS, USAGE_AWARE
-from modyn_dagster.spec.triggers.measured import DriftTriggerSpec
-from modyn_dagster.spec.triggers.trigger import nested_blocks
 from modyn_dagster.training import FastPath
 from modyn_dagster.triggering import Measurement, MeasurementSpec, ModelTrained, Stream, TriggeringPolicy
 from modyn_dagster.triggering.build import pipeline_policy
@@ -45,7 +44,7 @@ def serial_reason(spec: PipelineSpec) -> str | None:
     """Say why the trainings of a pipeline have to wait for each other; None where they need not."""
     if spec.training.use_previous_model:
         return "training.use_previous_model: a training starts from the model before it"
-    if (reason := _trigger_reason(spec)) is not None:
+    if (reason := dependence_reason(spec)) is not None:
         return reason
     strategies = spec.selection.strategies
     if any(isinstance(strategy, (*USAGE_AWARE, *CHOSEN_BY_MODELS)) for strategy in strategies):
@@ -54,14 +53,6 @@ def serial_reason(spec: PipelineSpec) -> str | None:
         return f"training.ranks {spec.training.ranks}: the ranks of a training share the cores already"
     if spec.training.device != "cpu":
         return f"training.device {spec.training.device}: workers are dealt no GPUs"
-    return None
-
-
-def _trigger_reason(spec: PipelineSpec) -> str | None:
-    if pipeline_policy(spec).depends_on_models:
-        return f"trigger.kind {spec.trigger.kind}: its triggers depend on models, or on what trainings took"
-    if spec.training.standardize and any(isinstance(block, DriftTriggerSpec) for _, block in nested_blocks(spec.trigger)):
-        return "training.standardize: drift is measured on columns as the newest model standardises them"
     return None
 
 
