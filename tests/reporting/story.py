@@ -53,10 +53,19 @@ class Story:
     """One run of one pipeline."""
 
     def __init__(
-        self, engine: sa.Engine, pipeline: str = "p", *, mode: runs.Mode = "replay", seed: int = 0, **evaluation: Any
+        self,
+        engine: sa.Engine,
+        pipeline: str = "p",
+        *,
+        mode: runs.Mode = "replay",
+        seed: int = 0,
+        promotion: Mapping[str, Any] | None = None,
+        **evaluation: Any,
     ) -> None:
         self.engine = engine
         content = spec_content(pipeline, **evaluation)
+        if promotion is not None:
+            content["promotion"] = dict(promotion)
         hashed = spec_hash(parse_spec(content, PipelineSpec, source="story"))
         with engine.begin() as conn:
             dataset_id = ensure_dataset(conn, DATASET).id
