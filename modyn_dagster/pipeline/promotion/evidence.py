@@ -92,7 +92,8 @@ class BatchEvidence:
 
     def pairs(self, candidate: int, incumbent: int, after: int, begun: int, since: int) -> Pairs:
         """Pairs that entered a test after a batch and up to this one, in the order in which they entered."""
-        batches = [batch.ordinal for batch in self._view.batches if since < batch.ordinal <= self.batch]
+        ordinals = self._view.columns.ordinals
+        batches = ordinals[slice(*np.searchsorted(ordinals, [since, self.batch], side="right"))].tolist()
         if not batches:
             return self._pairs(candidate, incumbent, [], after)
         if not self._enters_late:

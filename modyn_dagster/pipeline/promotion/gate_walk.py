@@ -126,7 +126,8 @@ class GateWalk:
         place = self._place or self._read()
         self._place = place
         changes: list[Change] = []
-        for batch in [each.ordinal for each in view.batches if place.batch < each.ordinal <= until]:
+        ordinals = view.columns.ordinals
+        for batch in ordinals[slice(*np.searchsorted(ordinals, [place.batch, until], side="right"))].tolist():
             if view.last_key_of(batch) <= run.origin:
                 place.batch = batch
                 continue

@@ -10,6 +10,7 @@ from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.errors import RunError
 from modyn_dagster.pipeline.promotion.actions import act
 from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
+from tests.pipeline.start.comparing import start
 from tests.pipeline.world import World
 from tests.projects.tiny import Content, amount, timed, triggered
 
@@ -123,3 +124,23 @@ def test_people_approve_and_roll_back_and_a_replay_repeats_it(world_of):
         world.replay("asked")
     world.replay("asked", manual_of=live.id)
     alike(world, live, world.run("asked", "replay"))
+
+
+@pytest.mark.soak("production")
+def test_a_live_run_that_takes_over_a_replay_goes_on_with_its_gate(world_of):
+    """As if it had been there from the beginning: the same tests, numbers and champion."""
+    taken, always = promoting(amount("taken", every=60)), promoting(amount("always", every=60))
+    world = world_of(taken, always)
+    world.deliver(range(5))
+    world.replay("taken")
+    before = start(world, "taken")
+    assert before.champion_model is not None
+    for day in range(5, DAYS):
+        world.deliver([day])
+        for pipeline in ("taken", "always"):
+            world.live_until_idle(pipeline)
+    one, other = world.run("taken", "live"), world.run("always", "live")
+    assert one.id == before.id
+    assert history(world, one) == history(world, other)
+    assert gate(world, one) == gate(world, other)
+    assert world.reread(one.id).champion_model == world.reread(other.id).champion_model
