@@ -75,7 +75,7 @@ def comparison_table(comparison: Comparison) -> Table:
         rows.append((spread.pipeline, mean, _spread(spread.triggers, ",.1f"), *costs, _spread(spread.score, ".4f")))
     header = ["pipeline", "run", "triggers", "samples trained on", "seconds", "MB written"]
     header += [f"mean {comparison.metric or 'score'}, currently active", *(["with the labels so far"] if has_final else [])]
-    header += ["served", "promotions"] if promotes else []
+    header += ["served", "promoted"] if promotes else []
     rows += [(name, "no run") for name in comparison.missing]
     return Table(tuple(header), tuple(row + (ABSENT,) * (len(header) - len(row)) for row in rows), _caption(comparison))
 
@@ -128,7 +128,7 @@ def _interval_row(active: IntervalScore, trained: IntervalScore) -> tuple[str, .
 def _caption(comparison: Comparison) -> str:
     if not comparison.runs:
         return "no pipeline has run"
-    delays = _delays(comparison)
+    delays = _delays(comparison) + _gates(comparison)
     if not comparison.shared:
         return f"no mean: there is no interval where every pipeline has an active model and a defined score{delays}"
     own = ", ".join(f"{run.label} {_score(run.summary.mean_active)} ({run.summary.n_scored})" for run in comparison.runs)
@@ -162,12 +162,19 @@ def _spared(amount: float) -> str:
 
 
 def _promotions(summary: RunSummary) -> str:
-    """Promotions of a gate, its tests, and the seconds that it looked."""
+    """Promotions of a gate, of how many tests."""
     counts = summary.promotions
     if counts is None:
         return ABSENT
-    back = f", {counts.rolled_back} rolled back" if counts.rolled_back else ""
-    return f"{counts.promoted} of {counts.tests} tests{back} ({summary.seconds.get('promote', 0.0):,.1f} s)"
+    return f"{counts.promoted} of {counts.tests}" + (f", {counts.rolled_back} back" if counts.rolled_back else "")
+
+
+def _gates(comparison: Comparison) -> str:
+    """Words about the columns of gates; empty where no pipeline has one."""
+    seconds = [run.summary.seconds.get("promote", 0.0) for run in comparison.runs if run.summary.promotions is not None]
+    if not seconds:
+        return ""
+    return f"; served: the champion of the time; promoted: models, of the tests of the gates, which took {sum(seconds):,.1f} s"
 
 
 def _triggers(counts: TriggerCounts) -> str:
