@@ -120,7 +120,7 @@ class NotDelivered(ModynError):
     """Event that a channel of ``notify`` did not take; a later call tries again."""
 
     def __init__(self, channel: str, target: str, reason: str) -> None:
-        super().__init__(f"{channel} {target} {reason}")
+        super().__init__(f"{target} {reason}")
         self.channel, self.target, self.reason = channel, target, reason
 
 

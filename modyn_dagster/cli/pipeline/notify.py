@@ -24,6 +24,6 @@ def notify(name: str) -> None:
     with closing(Platform.open(project_settings())) as platform:
         for each in deliver_test(platform, name):
             failed |= each.error is not None
-            say(f"{each.channel} ({each.target}): {'ok' if each.error is None else each.error}")
+            say(f"{each.channel}: {f'ok ({each.target})' if each.error is None else each.error}")
     if failed:
         raise click.exceptions.Exit(1)

@@ -63,20 +63,20 @@ def test_another_exit_code_is_an_error_with_the_end_of_what_was_said(tmp_path: P
     with pytest.raises(NotDelivered) as caught:
         tell(tmp_path, "./tell.sh")
     head, _, said = str(caught.value).rpartition(": ")
-    assert head == "command ./tell.sh ended with exit code 7"
+    assert head == "./tell.sh ended with exit code 7"
     assert (len(said), said.endswith("a the messenger is out")) == (500, True)
     assert not is_permanent(caught.value)
 
 
 def test_a_signal_is_an_error_by_its_name(tmp_path: Path) -> None:
     script(tmp_path, "kill -USR1 $$")
-    with pytest.raises(NotDelivered, match=r"command \./tell\.sh ended with signal SIGUSR1$"):
+    with pytest.raises(NotDelivered, match=r"\./tell\.sh ended with signal SIGUSR1$"):
         tell(tmp_path, "./tell.sh")
 
 
 def test_a_program_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     script(tmp_path, "echo waiting >&2", "sleep 600 & echo $! > child", "wait")
-    with pytest.raises(ChannelAway, match=r"command \./tell\.sh was ended after 1 seconds: waiting"):
+    with pytest.raises(ChannelAway, match=r"\./tell\.sh was ended after 1 seconds: waiting"):
         tell(tmp_path, "./tell.sh", within=1)
     child = int((tmp_path / "child").read_text())
     while Path(f"/proc/{child}").exists() and " Z " not in Path(f"/proc/{child}/stat").read_text():
@@ -101,5 +101,5 @@ def test_a_program_that_the_system_cannot_start_is_an_error_of_the_channel(tmp_p
     path = tmp_path / "tell"
     path.write_text("#!/nowhere/interpreter\n")
     path.chmod(0o755)
-    with pytest.raises(NotDelivered, match=r"command \./tell cannot be started: No such file or directory"):
+    with pytest.raises(NotDelivered, match=r"\./tell cannot be started: No such file or directory"):
         tell(tmp_path, "./tell")

@@ -101,9 +101,7 @@ def test_a_try_after_503_has_the_same_id_and_a_signature_of_its_own(world_of, re
     world = world_of(amount(every=40, notify={"webhook": {"url": receiver.url, "secret_env": "SHOP_SECRET"}}))
     with_triggers(world, 2)
     receiver.answers = [503, 200]
-    assert [(each.error, each.last) for each in told(world)] == [
-        (f"webhook {receiver.origin} answers 503 Service Unavailable", False)
-    ]
+    assert [(each.error, each.last) for each in told(world)] == [(f"{receiver.origin} answers 503 Service Unavailable", False)]
     assert tell(world) == [("webhook", "trigger 0", True), ("webhook", "trigger 1", True)]
     ids = [request.headers["webhook-id"] for request in receiver.requests]
     assert (ids[0], len(set(ids))) == (ids[1], 2)
@@ -207,7 +205,7 @@ def test_a_trial_tells_every_channel_now_and_records_nothing(world_of, receiver,
     world = world_of(amount(every=40, notify=notify(receiver, hook=HOOK, command=["./tell.sh"])))
     receiver.answers = [404]
     assert trials(list(deliver_test(world.platform, "by_amount"))) == [
-        ("webhook", receiver.origin, f"webhook {receiver.origin} answers 404 Not Found, and would at every try"),
+        ("webhook", receiver.origin, f"{receiver.origin} answers 404 Not Found, and would at every try"),
         (
             "command",
             "./tell.sh",

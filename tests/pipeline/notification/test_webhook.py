@@ -125,7 +125,7 @@ def test_an_answer_other_than_success_says_whether_another_try_helps(
     receiver: Receiver, status: int, permanent: bool, away: bool
 ) -> None:
     receiver.answers = [status]
-    with pytest.raises(NotDelivered, match=f"webhook {receiver.origin} answers {status}") as caught:
+    with pytest.raises(NotDelivered, match=f"{receiver.origin} answers {status}") as caught:
         post(receiver.url)
     assert (is_permanent(caught.value), isinstance(caught.value, ChannelAway)) == (permanent, away)
     assert len(receiver.requests) == 1, "another try is a matter of the delivery"
@@ -147,7 +147,7 @@ def test_a_redirect_is_not_followed(receiver: Receiver, status: int) -> None:
 
 def test_a_receiver_that_does_not_answer_is_waited_for_as_long_as_the_spec_says(receiver: Receiver) -> None:
     receiver.answers = [silent(receiver)]
-    with pytest.raises(ChannelAway, match=f"webhook {receiver.origin} has not answered within 1 seconds"):
+    with pytest.raises(ChannelAway, match=f"{receiver.origin} has not answered within 1 seconds"):
         post(receiver.url, timeout="1s")
 
 
@@ -185,7 +185,7 @@ def test_nobody_at_the_address_is_an_error_that_shows_no_path(monkeypatch: pytes
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/path/of-the-shop"
         with pytest.raises(ChannelAway) as caught:
             post(url)
-    assert str(caught.value) == f"webhook {url.removesuffix('/path/of-the-shop')} cannot be reached: Connection refused"
+    assert str(caught.value) == f"{url.removesuffix('/path/of-the-shop')} cannot be reached: Connection refused"
 
 
 def test_a_receiver_that_hangs_up_is_away(receiver: Receiver) -> None:
