@@ -15,7 +15,7 @@ from modyn_dagster.imports import import_callable
 from modyn_dagster.pipeline.label_bias import label_bias_warnings
 from modyn_dagster.pipeline.label_delays import check_label_arrivals, check_label_delay
 from modyn_dagster.pipeline.operate.notification.command import program_path
-from modyn_dagster.pipeline.operate.notification.webhook import webhook_key
+from modyn_dagster.pipeline.operate.notification.signature import webhook_key
 from modyn_dagster.reproducibility.devices import resolve_device
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.learning.device import devices_in

@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 
 from modyn_dagster.errors import ChannelAway, ConfigError, DeliveryRefused, NotDelivered, is_permanent
 from modyn_dagster.pipeline.event import Event, event_json
-from modyn_dagster.pipeline.operate.notification.webhook import Webhook, signed_headers
+from modyn_dagster.pipeline.operate.notification.signature import signed_headers
+from modyn_dagster.pipeline.operate.notification.webhook import Webhook
 from modyn_dagster.spec.notification.channels import WebhookSpec
 from tests.pipeline.notification.receiver import EVENT, Receiver, is_authentic, receiving, silent
 

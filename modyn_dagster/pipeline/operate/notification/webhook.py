@@ -1,32 +1,21 @@
-"""Webhook: an event as an HTTP POST, signed as Standard Webhooks are.
+"""Webhook: an event as an HTTP POST, signed as Standard Webhooks are."""
 
-Source: Standard Webhooks, https://github.com/standard-webhooks/standard-webhooks, symmetric signatures (``v1``).
-"""
-
-import base64
-import binascii
-import hashlib
-import hmac
-import os
 import time
 from collections.abc import Mapping
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import requests
 
 from modyn_dagster import __version__
 from modyn_dagster.bounded_call import BoundedCall, StillGoing
-from modyn_dagster.errors import ChannelAway, ConfigError, DeliveryRefused, NotDelivered
+from modyn_dagster.errors import ChannelAway, DeliveryRefused, NotDelivered
 from modyn_dagster.pipeline.event import Event, event_json
-from modyn_dagster.private_files import read_secret, secret_setting
+from modyn_dagster.pipeline.operate.notification.signature import signed_headers, webhook_key
 from modyn_dagster.spec.base import seconds_of
 from modyn_dagster.spec.notification.channels import ChannelName, WebhookSpec
 
-if TYPE_CHECKING:
-    import requests
-
-_PREFIX: Final = "whsec_"
-_SHORTEST: Final = 16
 #: Refusals that pass: the receiver was too slow for the request, the request came too early, or too many came.
 _PASSING: Final = (408, 425, 429)
 #: Answers of a receiver that would give them to other events as well.
@@ -78,8 +67,6 @@ class Webhook:
         self._judge(status)
 
     def _post(self, body: bytes, headers: Mapping[str, str], seconds: float) -> int:
-        import requests
-
         with requests.Session() as session:
             # Passwords of ~/.netrc are not meant for it.
             session.auth = _as_it_is
@@ -112,52 +99,7 @@ class Webhook:
         raise (ChannelAway if status in _BUSY else NotDelivered)(self.name, self.target, answer)
 
 
-def webhook_key(spec: WebhookSpec, source: str) -> bytes | None:
-    """Read the key that requests are signed with; None where the spec names no secret.
-
-    Behind ``whsec_`` a secret is base64 of the key; any other text is the key itself, in UTF-8.
-
-    Raises:
-        ConfigError: there is no such secret, or none of at least 16 characters. The error does not show it.
-    """
-    if spec.secret_file is not None:
-        field, name = "notify.webhook.secret_file", spec.secret_file
-        secret: str | None = read_secret(spec.secret_file, source=source, field=field)
-    elif spec.secret_env is not None:
-        field, name = "notify.webhook.secret_env", spec.secret_env
-        secret = secret_setting(os.environ, spec.secret_env)
-    else:
-        return None
-    if secret is None:
-        raise ConfigError(source, field, name, f"is not set in the environment of this process, nor is {name}_FILE")
-    if len(secret) < _SHORTEST:
-        rule = f"must name a secret of at least {_SHORTEST} characters; `openssl rand -hex 24` makes one"
-        raise ConfigError(source, field, name, rule)
-    if not secret.startswith(_PREFIX):
-        return secret.encode()
-    try:
-        return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
-    except binascii.Error:
-        raise ConfigError(source, field, name, f"must name a secret that is base64 behind {_PREFIX}") from None
-
-
-def signed_headers(key: bytes | None, event_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """Headers of a webhook: its id, its time in Unix seconds, and with a key ``v1,`` and its signature.
-
-    The signature is base64 of HMAC-SHA256 over ``<id>.<timestamp>.<body>``.
-
-    >>> signed_headers(b"k" * 24, "evt_1", 1731705121, b"{}")["webhook-signature"]
-    'v1,+XuMHBSymgR98s2YTlxqspaXs1hbIhJHbdJ3dPZVVpA='
-    """
-    headers = {"webhook-id": event_id, "webhook-timestamp": str(timestamp)}
-    if key is not None:
-        content = f"{event_id}.{timestamp}.".encode() + body
-        signature = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
-        headers["webhook-signature"] = f"v1,{signature}"
-    return headers
-
-
-def _as_it_is(prepared: "requests.PreparedRequest") -> "requests.PreparedRequest":
+def _as_it_is(prepared: requests.PreparedRequest) -> requests.PreparedRequest:
     return prepared
 
 
