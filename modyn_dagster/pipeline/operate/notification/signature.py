@@ -15,6 +15,7 @@ from modyn_dagster.private_files import read_secret, secret_setting
 from modyn_dagster.spec.notification.channels import WebhookSpec
 
 _PREFIX: Final = "whsec_"
+#: Bytes of a key that is not guessed.
 _SHORTEST: Final = 16
 
 
@@ -24,7 +25,7 @@ def webhook_key(spec: WebhookSpec, source: str) -> bytes | None:
     Behind ``whsec_`` a secret is base64 of the key; any other text is the key itself, in UTF-8.
 
     Raises:
-        ConfigError: there is no such secret, or none of at least 16 characters. The error does not show it.
+        ConfigError: there is no such secret, or none of at least 16 bytes. The error does not show it.
     """
     if spec.secret_file is not None:
         field, name = "notify.webhook.secret_file", spec.secret_file
@@ -36,15 +37,14 @@ def webhook_key(spec: WebhookSpec, source: str) -> bytes | None:
         return None
     if secret is None:
         raise ConfigError(source, field, name, f"is not set in the environment of this process, nor is {name}_FILE")
-    if len(secret) < _SHORTEST:
-        rule = f"must name a secret of at least {_SHORTEST} characters; `openssl rand -hex 24` makes one"
-        raise ConfigError(source, field, name, rule)
-    if not secret.startswith(_PREFIX):
-        return secret.encode()
     try:
-        return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+        key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True) if secret.startswith(_PREFIX) else secret.encode()
     except binascii.Error:
         raise ConfigError(source, field, name, f"must name a secret that is base64 behind {_PREFIX}") from None
+    if len(key) < _SHORTEST:
+        rule = f"must name a secret of at least {_SHORTEST} bytes; `openssl rand -hex 24` makes one"
+        raise ConfigError(source, field, name, rule)
+    return key
 
 
 def signed_headers(key: bytes | None, event_id: str, timestamp: int, body: bytes) -> dict[str, str]:
