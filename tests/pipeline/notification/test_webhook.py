@@ -250,6 +250,7 @@ def test_https_wants_a_certificate_that_this_machine_trusts(tmp_path: Path, monk
         ("fifteen bytes..", 0o600, "must name a secret of at least 16 bytes"),
         ("whsec_Zmlmd", 0o600, "must name a secret that is base64 behind whsec_"),
         ("whsec_AAAA!AAAA!AAAA!AAAA!AAAA!AAAA", 0o600, "must name a secret that is base64 behind whsec_"),
+        ("whsec_" + "é" * 24, 0o600, "must name a secret that is base64 behind whsec_"),
         ("whsec_" + "AAAA" * 5, 0o600, "must name a secret of at least 16 bytes"),
         (f"{SECRET}\n{SECRET}", 0o600, "must hold the secret in one line"),
     ],

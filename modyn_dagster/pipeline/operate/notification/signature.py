@@ -4,7 +4,6 @@ Source: Standard Webhooks, https://github.com/standard-webhooks/standard-webhook
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 import os
@@ -39,7 +38,7 @@ def webhook_key(spec: WebhookSpec, source: str) -> bytes | None:
         raise ConfigError(source, field, name, f"is not set in the environment of this process, nor is {name}_FILE")
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True) if secret.startswith(_PREFIX) else secret.encode()
-    except binascii.Error:
+    except ValueError:
         raise ConfigError(source, field, name, f"must name a secret that is base64 behind {_PREFIX}") from None
     if len(key) < _SHORTEST:
         rule = f"must name a secret of at least {_SHORTEST} bytes; `openssl rand -hex 24` makes one"
