@@ -2,11 +2,13 @@
 
 import json
 import os
-import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
+from modyn_dagster.backoff import wait_until
 from modyn_dagster.errors import ChannelAway, ConfigError, NotDelivered, is_permanent
 from modyn_dagster.pipeline.event import event_json
 from modyn_dagster.pipeline.operate.notification.command import CommandChannel
@@ -24,6 +26,13 @@ def script(folder: Path, *lines: str, name: str = "tell.sh") -> Path:
 
 def tell(folder: Path, *words: str, within: float = 60) -> None:
     CommandChannel(words, folder, source="pipeline shop").deliver(EVENT, "evt_1", within)
+
+
+def status_of(process: int) -> str | None:
+    """State of a process; None where it has gone."""
+    with suppress(psutil.NoSuchProcess):
+        return str(psutil.Process(process).status())
+    return None
 
 
 def test_a_program_reads_the_event_and_its_name_in_the_folder_of_the_project(tmp_path: Path) -> None:
@@ -79,8 +88,8 @@ def test_a_program_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None
     with pytest.raises(ChannelAway, match=r"\./tell\.sh was ended after 1 seconds: waiting"):
         tell(tmp_path, "./tell.sh", within=1)
     child = int((tmp_path / "child").read_text())
-    while Path(f"/proc/{child}").exists() and " Z " not in Path(f"/proc/{child}/stat").read_text():
-        time.sleep(0.01)
+    # Nobody may wait for it here: then it stays as a zombie.
+    assert wait_until(lambda: status_of(child) in (None, psutil.STATUS_ZOMBIE), timeout=30, first=0.01)
 
 
 def test_what_a_program_leaves_running_is_not_waited_for(tmp_path: Path) -> None:

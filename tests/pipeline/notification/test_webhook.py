@@ -102,7 +102,8 @@ def test_a_receiver_that_has_the_secret_can_verify_the_signature(
         monkeypatch.setenv("SHOP_SECRET", secret)
     elif place == "file of a variable":
         monkeypatch.setenv("SHOP_SECRET_FILE", str(file))
-    post(receiver.url, **({"secret_file": str(file)} if place == "file" else {"secret_env": "SHOP_SECRET"}))
+    named: dict[str, Any] = {"secret_file": str(file)} if place == "file" else {"secret_env": "SHOP_SECRET"}
+    post(receiver.url, **named)
     [request] = receiver.requests
     assert is_authentic(request, key)
     assert not is_authentic(request, key + b"x")
