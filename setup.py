@@ -36,6 +36,7 @@ REQUIREMENTS = [
     "pyarrow>=17,<26",
     "pydantic>=2.12,<3",
     "PyYAML>=6,<7",
+    "requests>=2.32,<3",
     "rich>=13",
     "safetensors>=0.4.5,<1",
     "scipy>=1.13,<2",

@@ -64,7 +64,7 @@ def secret_setting(environment: Mapping[str, str], name: str) -> str | None:
     if value := environment.get(name):
         return value
     path = environment.get(name + _SUFFIX)
-    return _content(name + _SUFFIX, path) if path else None
+    return read_secret(path, source="environment", field=name + _SUFFIX) if path else None
 
 
 def without_files(names: Iterable[str]) -> dict[str, str]:
@@ -72,12 +72,13 @@ def without_files(names: Iterable[str]) -> dict[str, str]:
     return {name + _SUFFIX: "" for name in names if name in SECRETS}
 
 
-def _content(variable: str, path: str) -> str:
+def read_secret(path: str, *, source: str, field: str) -> str:
+    """Read the one line of a file with a secret. Raises ``ConfigError`` as ``secret_setting`` does, naming the field."""
     # It may be the secret itself, put there by mistake.
     shown = path if path.startswith("/") and "@" not in path else "..."
 
     def refused(rule: str) -> ConfigError:
-        return ConfigError("environment", variable, shown, rule)
+        return ConfigError(source, field, shown, rule)
 
     try:
         # Without waiting for a pipe that nobody writes to.

@@ -1,7 +1,6 @@
 """Jobs: those the sensors launch, ``trigger_now__<pipeline>``, ``notify__<pipeline>``, ``retention`` and ``model_store_gc``."""
 
 import warnings
-from datetime import datetime
 from typing import Any
 
 import dagster as dg
@@ -9,11 +8,12 @@ from pydantic import Field
 
 from modyn_dagster.assets.dagster_runs import log_counts
 from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.pipeline.operate.notification.since import parse_since
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.model_store import ModelStoreResource
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.spec.base import seconds_of
-from modyn_dagster.spec.operation import NotifySpec
+from modyn_dagster.spec.notification.notify import NotifySpec
 
 # Owners of jobs are in beta in Dagster 1.13, which says so for every job, and again where it resolves one by itself.
 warnings.filterwarnings("ignore", message="Parameter `owners` of", category=dg.BetaWarning)
@@ -99,9 +99,11 @@ class TriggerNowConfig(dg.Config):
 
 
 class NotifyConfig(dg.Config):
-    """Event that a notification is about."""
+    """Events that a run tells of."""
 
-    since: str = Field(description="What happened at or after this moment, ISO 8601.")
+    since: str = Field(
+        description="What happened at or after this moment, ISO 8601; or a JSON object with such moments by channel."
+    )
 
 
 def trigger_now_job(assets: PipelineAssets) -> dg.JobDefinition:
@@ -129,25 +131,25 @@ def trigger_now_job(assets: PipelineAssets) -> dg.JobDefinition:
 
 
 def notify_job(assets: PipelineAssets, spec: NotifySpec) -> dg.JobDefinition:
-    """Tell the pipeline's hook what it has not been told. A process of its own: a hook may hang, or end it."""
+    """Tell the pipeline's channels what they have not been told. A process of its own: a hook may hang, or end it."""
     pipeline = assets.name
 
-    @dg.op(name=f"{pipeline}__notify", description="Call the pipeline's hook with every event it has not been told.")
+    @dg.op(name=f"{pipeline}__notify", description="Tell the pipeline's channels of every event they have not been told.")
     def notify(context: dg.OpExecutionContext, config: NotifyConfig, modyn: PlatformResource) -> None:
-        from modyn_dagster.pipeline.operate.events import deliver_events
+        from modyn_dagster.pipeline.operate.notification.delivery import deliver_events
 
-        told = list(deliver_events(modyn.platform(), pipeline, datetime.fromisoformat(config.since)))
+        told = list(deliver_events(modyn.platform(), pipeline, parse_since(config.since, spec.channels)))
         for each in told:
             if each.error is None:
-                context.log.info(f"told: {each.event.text}")
+                context.log.info(f"told by {each.channel}: {each.event.text}")
             else:
                 ending = "given up" if each.last else "it is tried again"
-                context.log.error(f"the hook failed, {ending}: {each.error} (event: {each.event.text})")
+                context.log.error(f"the {each.channel} failed, {ending}: {each.error} (event: {each.event.text})")
         context.add_output_metadata({"told": sum(each.error is None for each in told), "events": len(told)})
 
     @dg.job(
         name=f"notify__{pipeline}",
-        description=f"Tell the hook of {pipeline} of triggers, failed trainings and bad scores.",
+        description=f"Tell the channels of {pipeline} of triggers, failed trainings and bad scores.",
         executor_def=dg.in_process_executor,
         # Dagster's run monitoring ends a hook that hangs.
         tags={"dagster/max_runtime": str(seconds_of(spec.max_run_time))},

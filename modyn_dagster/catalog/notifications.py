@@ -1,4 +1,4 @@
-"""Notifications of a pipeline's hook: one row per event, written before the hook is called and after it returns."""
+"""Notifications of a pipeline: one row per event and channel, written before the channel is called and after it returns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from modyn_dagster.catalog.database.mapping import References, created_column, list_rows, table
+from modyn_dagster.catalog.database.mapping import Default, Mark, References, created_column, list_rows, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,9 @@ class NotificationRow:
     Attributes:
         event: name of the event, unique in its run: ``trigger 3``, ``failed 3 attempt 6``,
             ``score 2 accuracy 2024-01-03T00:00:00+00:00``.
+        hook: target of the channel: import path of the hook, origin of the webhook's address, or program of the command.
         told_at: time of the call that succeeded or was the last; None while another call is due.
+        channel: ``hook``, ``webhook`` or ``command``; rows from before there were several are of the hook.
     """
 
     run_id: Annotated[int, References("pipeline_run.id")]
@@ -27,27 +29,43 @@ class NotificationRow:
     tries: int
     error: str | None
     told_at: datetime | None
+    channel: Annotated[str, Mark.APPENDED, Default("hook")]
 
 
-notification: Final = table("notification", NotificationRow, created_column(), sa.UniqueConstraint("run_id", "event"))
+_KEY: Final = ("run_id", "event", "channel")
+
+notification: Final = table("notification", NotificationRow, created_column())
+# Afterwards: an appended column stands behind all items.
+notification.append_constraint(sa.UniqueConstraint(*_KEY))
 
 
-def notifications(conn: sa.Connection, run_id: int) -> Mapping[str, NotificationRow]:
-    """Notifications of a run, sent or due, by event."""
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A try that was counted: its number, from 1, and the time of the first one."""
+
+    number: int
+    first_at: datetime
+
+
+def notifications(conn: sa.Connection, run_id: int) -> Mapping[tuple[str, str], NotificationRow]:
+    """Notifications of a run, sent or due, by event and channel."""
     statement = sa.select(notification).where(notification.c.run_id == run_id).order_by(notification.c.id)
-    return {row.event: row for row in list_rows(conn, NotificationRow, statement)}
+    return {(row.event, row.channel): row for row in list_rows(conn, NotificationRow, statement)}
 
 
-def begin_try(conn: sa.Connection, run_id: int, event: str, hook: str) -> int:
-    """Count a call before it is made, so that a hook that kills its process is not called for ever; returns the count."""
-    statement = insert(notification).values(run_id=run_id, event=event, hook=hook, tries=1, error="it has not returned")
-    again = {"tries": notification.c.tries + 1, "hook": hook, "error": statement.excluded.error}
-    statement = statement.on_conflict_do_update(index_elements=["run_id", "event"], set_=again)
-    return int(conn.execute(statement.returning(notification.c.tries)).scalar_one())
+def begin_try(conn: sa.Connection, run_id: int, event: str, channel: str, target: str) -> Try:
+    """Count a call before it is made, so that a hook that kills its process is not called for ever."""
+    key = {"run_id": run_id, "event": event, "channel": channel}
+    statement = insert(notification).values(**key, hook=target, tries=1, error="it has not returned")
+    again = {"tries": notification.c.tries + 1, "hook": target, "error": statement.excluded.error}
+    statement = statement.on_conflict_do_update(index_elements=list(_KEY), set_=again)
+    row = conn.execute(statement.returning(notification.c.tries, notification.c.created_at)).one()
+    return Try(row.tries, row.created_at)
 
 
-def end_try(conn: sa.Connection, run_id: int, event: str, error: str | None, *, again: bool) -> None:
+def end_try(conn: sa.Connection, run_id: int, event: str, channel: str, error: str | None, *, again: bool) -> None:
     """Record the result of a call; unless it is due ``again``, the event counts as told."""
-    where = (notification.c.run_id == run_id) & (notification.c.event == event)
+    of = notification.c
+    where = (of.run_id == run_id) & (of.event == event) & (of.channel == channel)
     told_at = sa.null() if again else sa.func.now()
     conn.execute(sa.update(notification).where(where).values(error=error, told_at=told_at))

@@ -14,6 +14,8 @@ from modyn_dagster.errors import ConfigError, DataError, ModynError
 from modyn_dagster.imports import import_callable
 from modyn_dagster.pipeline.label_bias import label_bias_warnings
 from modyn_dagster.pipeline.label_delays import check_label_arrivals, check_label_delay
+from modyn_dagster.pipeline.operate.notification.command import program_path
+from modyn_dagster.pipeline.operate.notification.signature import webhook_key
 from modyn_dagster.reproducibility.devices import resolve_device
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.learning.device import devices_in
@@ -35,8 +37,8 @@ def check(with_data: bool, as_json: bool) -> None:
     of another dtype, labels and times that cannot be used, and features that are no numbers. Nothing is registered.
 
     Reports all errors, not only the first. Ends with exit code 1 when there is one. Touches no Postgres. A GPU that this machine
-    does not have is a warning: the pipeline may run on another one. So is a score or a performance trigger without `maturity`
-    where labels arrive later.
+    does not have is a warning: the pipeline may run on another one. So is a webhook's secret that this process cannot read, and a
+    score or a performance trigger without `maturity` where labels arrive later.
     """
     folder = Settings.from_environment().project
     errors: list[ModynError] = list(project_errors(folder))
@@ -49,7 +51,7 @@ def check(with_data: bool, as_json: bool) -> None:
         return
     report_errors(errors)
     project = load_project(folder)
-    for warning in [*device_warnings(project), *bias_warnings(project)]:
+    for warning in [*device_warnings(project), *bias_warnings(project), *secret_warnings(project)]:
         say(f"warning: {warning}", err=True)
     say(_summary(project) + ("; the first rows of the files fit them" if with_data else ""))
 
@@ -91,6 +93,13 @@ def bias_warnings(project: Project) -> Iterator[ConfigError]:
         yield from label_bias_warnings(pipeline, project.datasets[pipeline.dataset])
 
 
+def secret_warnings(project: Project) -> Iterator[ConfigError]:
+    """Find secrets of webhooks that this process cannot read; those that deliver may run elsewhere."""
+    for pipeline in project.pipelines.values():
+        if pipeline.notify is not None and pipeline.notify.webhook is not None:
+            yield from _errors_of(partial(webhook_key, pipeline.notify.webhook, f"pipeline {pipeline.name}"))
+
+
 def _data_errors(folder: Path) -> Iterator[ModynError]:
     from modyn_dagster.cli.check_data import data_errors
 
@@ -101,9 +110,12 @@ def _data_errors(folder: Path) -> Iterator[ModynError]:
 
 def _pipeline_errors(project: Project, pipeline: PipelineSpec) -> Iterator[ConfigError]:
     source = f"pipeline {pipeline.name}"
-    hooks = [("notify.hook", pipeline.notify.hook)] if pipeline.notify is not None else []
+    notify = pipeline.notify
+    hooks = [("notify.hook", notify.hook)] if notify is not None and notify.hook is not None else []
     for field, path in [*import_paths(pipeline.training), *hooks]:
         yield from _errors_of(partial(import_callable, path, source=source, field=field))
+    if notify is not None and notify.command is not None:
+        yield from _errors_of(partial(program_path, notify.command, project.folder, source=source))
     yield from user_code_errors(pipeline.trigger, source=source)
     dataset = project.datasets[pipeline.dataset]
     yield from _errors_of(partial(check_label_arrivals, pipeline, dataset))

@@ -35,6 +35,9 @@ ModynError
 │  ├─ BadSample           (dataset, key, path, offset)   a parser fails on the bytes of a sample
 │  ├─ WrongShape          (expected, found)
 │  └─ NonFiniteLoss       (step, keys)
+├─ NotDelivered           (channel, target, reason)      an event that a channel of `notify` did not take
+│  ├─ ChannelAway                                        nor would it take others now
+│  └─ DeliveryRefused                                    nor would it take this one at another try
 ├─ ServiceError
 │  ├─ ServiceFailed       (service, log)                 a program of `modyn-dagster ui` ended or does not answer
 │  ├─ ServiceEnded        (service, what)                a program of `modyn-dagster services run` ended by itself
@@ -81,12 +84,15 @@ from modyn_dagster.errors.running import (
     BadSample,
     BadScore,
     BatchGap,
+    ChannelAway,
     CheckFailed,
+    DeliveryRefused,
     LawBroken,
     LostClaim,
     ModelsMissing,
     NonFiniteLoss,
     NoRoom,
+    NotDelivered,
     RunError,
     SelectionError,
     ServiceEnded,
@@ -132,6 +138,7 @@ __all__ = [
     "BatchGap",
     "CatalogError",
     "ChangedBatch",
+    "ChannelAway",
     "CheckFailed",
     "ConfigError",
     "CorruptFile",
@@ -139,6 +146,7 @@ __all__ = [
     "DatabaseDown",
     "DatabaseFull",
     "DeletedKey",
+    "DeliveryRefused",
     "DuplicateFile",
     "ErrorClass",
     "ImportPathError",
@@ -151,6 +159,7 @@ __all__ = [
     "NoRoom",
     "NonFiniteLoss",
     "NotAllowed",
+    "NotDelivered",
     "NotJson",
     "NotReproducible",
     "ReportChanged",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 from modyn_dagster.errors.inputs import ConfigError, DataError
-from modyn_dagster.errors.running import WrongShape
+from modyn_dagster.errors.running import DeliveryRefused, WrongShape
 from modyn_dagster.errors.storage import CatalogError, CorruptFile, DatabaseDown, DatabaseFull, WriteFailed
 
 ErrorClass = Literal["transient", "permanent", "other"]
@@ -21,6 +21,7 @@ _PERMANENT: Final = (
     DataError,
     CorruptFile,
     WrongShape,
+    DeliveryRefused,
     TypeError,
     AttributeError,
     NameError,

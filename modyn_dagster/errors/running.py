@@ -116,6 +116,22 @@ class NoRoom(RunError):
         self.work, self.wanted, self.found = work, wanted, found
 
 
+class NotDelivered(ModynError):
+    """Event that a channel of ``notify`` did not take; a later call tries again."""
+
+    def __init__(self, channel: str, target: str, reason: str) -> None:
+        super().__init__(f"{target} {reason}")
+        self.channel, self.target, self.reason = channel, target, reason
+
+
+class ChannelAway(NotDelivered):
+    """Channel that cannot be reached, or takes no events for now: others need not be tried in the same run."""
+
+
+class DeliveryRefused(NotDelivered):
+    """Event that a channel would refuse at every try."""
+
+
 class ServiceError(ModynError):
     """Base of the errors of the programs that `modyn-dagster ui` and `services run` keep running."""
 

@@ -1,10 +1,12 @@
-"""Event of a live run, as hooks get it."""
+"""Event of a live run, as hooks get it, and as webhooks and commands do."""
 
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal
+import json
+import math
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, Literal
 
-Kind = Literal["trigger", "training_failed", "score_below", "score_above"]
+Kind = Literal["trigger", "training_failed", "score_below", "score_above", "test"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +16,8 @@ class Event:
     Attributes:
         name: unique in its run, and equal when the event is delivered again.
         kind: ``trigger`` (a training begins), ``training_failed`` (a trigger used up its attempts), ``score_below`` or
-            ``score_above`` (the active model's score on a closed interval passed the limit).
+            ``score_above`` (the active model's score on a closed interval passed the limit), ``test`` (nothing happened: a
+            person tries the channels, with run 0 and no trigger).
         pipeline, dataset: their names.
         run: id of the live run.
         trigger: partition key of the trigger; for a score, of the active model's trigger.
@@ -46,3 +49,23 @@ class Event:
     error: str | None = None
     metric: str | None = None
     interval: tuple[datetime, datetime] | None = None
+
+
+def event_json(event: Event) -> str:
+    """Text of an event as a JSON object with all its fields, in ASCII.
+
+    Times are ISO 8601 in UTC, an interval is a list of its two ends, numbers that JSON lacks (NaN, infinities) are null.
+    """
+    return json.dumps({field.name: _json_value(getattr(event, field.name)) for field in fields(event)}, allow_nan=False)
+
+
+def _json_value(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat()
+        case float():
+            return float(value) if math.isfinite(value) else None
+        case tuple():
+            return [_json_value(each) for each in value]
+        case _:
+            return value

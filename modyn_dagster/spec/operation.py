@@ -1,4 +1,4 @@
-"""Operation of a pipeline: display, retention, notification, model storage, resources; no part of a run's identity."""
+"""Operation of a pipeline: display, retention, model storage, resources; no part of a run's identity."""
 
 import re
 from collections.abc import Collection
@@ -16,47 +16,7 @@ from pydantic import (
 )
 
 from modyn_dagster.distributed.protocols import Resources
-from modyn_dagster.spec.base import Duration, ImportPath, Name, Spec, TagName, TagValue
-from modyn_dagster.spec.evaluation import MetricName
-
-
-class ScoreFloor(Spec):
-    """Tell when the active model scores below ``floor`` on a closed interval."""
-
-    metric: MetricName
-    floor: float
-
-
-class ScoreCeiling(Spec):
-    """Tell when the active model scores above ``ceiling`` on a closed interval: for losses and errors."""
-
-    metric: MetricName
-    ceiling: float
-
-
-class NotifySpec(Spec):
-    """A function of yours, called with a frozen ``Event`` in a process of its own."""
-
-    hook: ImportPath
-    score_below: ScoreFloor | None = None
-    score_above: ScoreCeiling | None = None
-    max_run_time: Duration = Field(
-        "10m", description="A run that calls the function for longer is ended; the next one tells what is left."
-    )
-
-    @model_validator(mode="after")
-    def _limits_differ(self) -> Self:
-        below, above = self.score_below, self.score_above
-        if below is not None and above is not None and below.metric == above.metric and below.floor > above.ceiling:
-            raise ValueError("score_below.floor is above score_above.ceiling: every score would be told")
-        return self
-
-    @property
-    def metrics(self) -> dict[str, MetricName]:
-        """Watched metrics, by field."""
-        limits = {"score_below": self.score_below, "score_above": self.score_above}
-        return {field: limit.metric for field, limit in limits.items() if limit is not None}
-
+from modyn_dagster.spec.base import Duration, Name, Spec, TagName, TagValue
 
 Price = Annotated[float, Field(ge=0)]
 

@@ -8,7 +8,8 @@ from pydantic import Field, PositiveInt, model_validator
 from modyn_dagster.spec.base import Duration, Name, Owner, Spec
 from modyn_dagster.spec.evaluation import EvaluateSplit, EvaluationSpec, TrainingSetData
 from modyn_dagster.spec.learning.label_delay import LabelDelay
-from modyn_dagster.spec.operation import Display, ModelStoreSpec, NotifySpec, ResourcesSpec, Retention
+from modyn_dagster.spec.notification.notify import NotifySpec
+from modyn_dagster.spec.operation import Display, ModelStoreSpec, ResourcesSpec, Retention
 from modyn_dagster.spec.promotion.gate import PromotionSpec
 from modyn_dagster.spec.selection import CHOSEN_BY_MODELS, USAGE_AWARE, SelectionSpec
 from modyn_dagster.spec.training import TrainingSpec

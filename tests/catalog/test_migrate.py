@@ -4,7 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 
 from modyn_dagster.catalog import decisions, deletions, notifications, timings  # noqa: F401 - tables for the metadata
@@ -14,7 +16,7 @@ from modyn_dagster.catalog.database.mapping import metadata
 from modyn_dagster.catalog.labels import label_files, sample_ids, waiting  # noqa: F401 - tables for the metadata
 from modyn_dagster.catalog.removal import deletion_requests, hole_sets, journal  # noqa: F401 - tables for the metadata
 from modyn_dagster.catalog.results import evaluations, models, predictions, training_sets  # noqa: F401 - tables for the metadata
-from modyn_dagster.catalog.revisions import head_revision
+from modyn_dagster.catalog.revisions import MIGRATIONS, head_revision
 from modyn_dagster.errors import SchemaOutdated
 
 # Every fact about our tables that Postgres keeps, column order included, as text; without internal identifiers.
@@ -69,6 +71,26 @@ def test_an_upgrade_ends_at_the_head_and_the_next_changes_nothing(empty: sa.Engi
     before = facts(empty)
     upgrade(empty)
     assert facts(empty) == before
+
+
+def test_notifications_of_before_there_were_channels_are_of_the_hook(empty: sa.Engine) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with transaction(empty) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0109")
+        for statement in (
+            # The rows of a whole run are of no concern here.
+            "alter table notification drop constraint fk_notification_run_id_pipeline_run",
+            "insert into notification (run_id, event, hook, tries, told_at) values (1, 'trigger 0', 'a.b:c', 1, now())",
+        ):
+            connection.execute(sa.text(statement))
+    upgrade(empty)
+    with transaction(empty) as connection:
+        [(key, row)] = notifications.notifications(connection, 1).items()
+        assert (key, row.hook, row.tries, row.told_at is not None) == (("trigger 0", "hook"), "a.b:c", 1, True)
+        assert notifications.begin_try(connection, 1, "trigger 0", "webhook", "https://example.org").number == 1
+        assert notifications.begin_try(connection, 1, "trigger 0", "hook", "a.b:c").number == 2
 
 
 def test_upgrades_at_the_same_time_run_one_after_the_other(empty: sa.Engine) -> None:

@@ -139,6 +139,29 @@ def test_a_hook_is_imported_too(project: Path) -> None:
     assert "pipeline hourly: notify.hook: cannot be imported" in result.stderr
 
 
+def test_a_command_whose_program_is_not_there_is_reported(project: Path) -> None:
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "notify": {"command": ["scripts/tell.sh", "--all"]}})
+    [error] = json.loads(check("--json").stdout)
+    assert (error["source"], error["field"]) == ("pipeline hourly", "notify.command")
+    assert (
+        "must be a file that may be executed, from the project's folder or the root (found 'scripts/tell.sh')" in error["message"]
+    )
+    (project / "scripts").mkdir()
+    (project / "scripts" / "tell.sh").write_text("#!/bin/sh\n")
+    (project / "scripts" / "tell.sh").chmod(0o755)
+    assert check().exit_code == 0
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "notify": {"command": ["no-such-program"]}})
+    assert "notify.command: must be on PATH, or be named by its path (found 'no-such-program')" in check().stderr
+
+
+def test_a_secret_of_a_webhook_that_is_not_here_is_a_warning(project: Path) -> None:
+    webhook = {"url": "https://example.org/events", "secret_env": "NO_SUCH_SECRET"}
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "notify": {"webhook": webhook}})
+    result = check()
+    assert result.exit_code == 0
+    assert "warning: pipeline hourly: notify.webhook.secret_env: is not set in the environment of this process" in result.stderr
+
+
 def test_a_loss_for_another_kind_of_label_is_reported(project: Path) -> None:
     write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "training": {**PIPELINE["training"], "loss": "mse"}})
     result = check()

@@ -1,6 +1,7 @@
 """Production under an operator's commands and under faults, through the real sensors and jobs."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import dagster as dg
 import pytest
 
 from modyn_dagster.assets.metadata.entries import DETAILS
+from modyn_dagster.catalog.notifications import notifications
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.pipeline.decide.live_run import resume_run, stop_run
 from tests.dagster.face import Face, deliver, error_of
@@ -214,6 +216,34 @@ def test_a_hook_that_raises_is_asked_for_again_under_another_run_key(face: Face,
         assert changed.launch(request).success, "a hook disturbs nothing, not even the run that calls it"
     assert len(set(keys)) == len(keys) == 3
     assert heard == []
+
+
+def test_a_channel_that_is_added_is_told_of_what_happens_from_then_on(face: Face, days: list[str], heard: list[Any]) -> None:
+    hook, command = {"hook": "tests.pipeline.hooks:hook"}, {"command": ["true"]}
+    changed = reloaded(face, notify=hook)
+    before = datetime.now(UTC).isoformat()
+    take_in(changed)
+    changed.tick(TRIGGERING)
+    both = reloaded(changed, notify=hook | command)
+    # The cursor of an earlier version was a single time, that of the hook.
+    [request] = (ticked := both.tick(NOTIFYING, before)).requests
+    launched = dg.RunRequest(run_config=request.run_config, tags=request.tags, job_name="notify__by_amount")
+    assert both.launch(launched).success
+    assert [event.trigger for event in heard] == ["000001-000000"]
+    assert "nothing to tell" in str(both.tick(NOTIFYING, ticked.cursor).skipped)
+    alone = reloaded(both, notify=command)
+    assert "nothing to tell" in str(alone.tick(NOTIFYING, ticked.cursor).skipped)
+    with alone.platform.transaction() as conn:
+        assert list(notifications(conn, 1)) == [("trigger 0", "hook")]
+
+
+def test_a_person_may_name_one_moment_for_all_channels(face: Face, days: list[str], heard: list[Any]) -> None:
+    changed = reloaded(face, notify={"hook": "tests.pipeline.hooks:hook", "command": ["true"]})
+    take_in(changed)
+    changed.tick(TRIGGERING)
+    assert job(changed, "notify__by_amount", by_amount__notify={"since": "2026-01-01"}).success
+    with changed.platform.transaction() as conn:
+        assert set(notifications(conn, 1)) == {("trigger 0", "hook"), ("trigger 0", "command")}
 
 
 def test_a_pipeline_without_a_hook_has_no_such_sensor(face: Face, project: Path) -> None:

@@ -14,7 +14,7 @@ from modyn_dagster.pipeline.decide.attempts import give_up_attempt
 from modyn_dagster.pipeline.decide.live_run import resume_run
 from modyn_dagster.pipeline.decide.manual_trigger import trigger_now
 from modyn_dagster.pipeline.event import Event
-from modyn_dagster.pipeline.operate.events import Delivery, deliver_events, undelivered_events
+from modyn_dagster.pipeline.operate.notification.delivery import Delivery, deliver_events, undelivered_events
 from modyn_dagster.reporting.summary import summarise_run
 from modyn_dagster.spec.load import parse_spec, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
@@ -34,12 +34,13 @@ def heard() -> Iterator[list[Event]]:
 
 
 def told(world: World, since: datetime = LONG_AGO) -> list[Delivery]:
-    return list(deliver_events(world.platform, "by_amount", since))
+    return list(deliver_events(world.platform, "by_amount", {"hook": since}))
 
 
 def notified(world: World) -> Mapping[str, NotificationRow]:
     with world.platform.transaction() as conn:
-        return notifications(conn, world.run("by_amount", "live").id)
+        rows = notifications(conn, world.run("by_amount", "live").id)
+    return {event: row for (event, _), row in rows.items()}
 
 
 def test_it_hears_of_every_trigger_once(world_of, heard):
@@ -127,7 +128,7 @@ def test_what_a_hook_raises_is_recorded_and_tried_again_a_few_times_and_disturbs
     assert told(world) == []
     assert notified(world)["trigger 0"].error == "ConnectionError: the messenger is out"
     world.live_until_idle("by_amount")
-    assert [event.trigger for event in undelivered_events(world.platform, "by_amount", LONG_AGO)] == ["000001-000001"]
+    assert [event.trigger for event in undelivered_events(world.platform, "by_amount", {"hook": LONG_AGO})] == ["000001-000001"]
     told(world)
     assert [event.trigger for event in heard] == ["000001-000001"]
 

@@ -11,6 +11,7 @@ import click
 
 from modyn_dagster.cli.console import say, show_table
 from modyn_dagster.cli.dagster_runs import ReplayOptions, dagster_instance, evaluate_fully, replay_range
+from modyn_dagster.cli.pipeline.notify import notify
 from modyn_dagster.cli.pipeline.operate import finish, reset, resume, start, stop, trigger
 from modyn_dagster.cli.pipeline.status import show, status
 from modyn_dagster.cli.project import open_platform
@@ -33,7 +34,7 @@ def pipeline() -> None:
     """Replay, inspect, operate and compare pipelines."""
 
 
-for command in (status, show, start, trigger, stop, resume, reset, finish, remove_pipeline):
+for command in (status, show, start, trigger, stop, resume, reset, finish, notify, remove_pipeline):
     pipeline.add_command(command)
 
 

@@ -1,25 +1,21 @@
-"""Events of a live run, and their delivery to the hook of its pipeline: at least once, without blocking the pipeline."""
+"""Events of a live run, made from the catalog: what happened since a moment, in order."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.database.mapping import as_datetime64
-from modyn_dagster.catalog.notifications import begin_try, end_try, notifications
 from modyn_dagster.catalog.results.evaluations import ScoredCell, cells_since
 from modyn_dagster.catalog.results.models import list_models
-from modyn_dagster.catalog.runs import RunRow, list_runs
+from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
-from modyn_dagster.errors import ImportPathError, is_permanent
 from modyn_dagster.evaluation import anchor_of, currently_active
-from modyn_dagster.imports import import_callable
 from modyn_dagster.pipeline.event import Event, Kind
-from modyn_dagster.pipeline.platform import Platform, recorded_spec
-from modyn_dagster.spec.operation import NotifySpec
+from modyn_dagster.pipeline.platform import recorded_spec
+from modyn_dagster.spec.notification.notify import NotifySpec
 
 
 def events_since(conn: sa.Connection, run: RunRow, dataset: str, notify: NotifySpec, since: datetime) -> Iterator[Event]:
@@ -106,70 +102,3 @@ def _of_active_models(conn: sa.Connection, run: RunRow, cells: list[ScoredCell])
     anchors = np.array([anchor_of(block, *span) for span in spans], dtype="datetime64[us]")
     active = currently_active(ends, anchors)
     return [cell for cell, i in zip(cells, active, strict=True) if i >= 0 and models[i].ordinal == cell.ordinal]
-
-
-#: Tries to deliver an event before it is given up.
-MOST_TRIES: Final = 3
-#: Number of live runs with undelivered events; one that has just ended may still have some.
-_NEWEST_RUNS: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One try to deliver an event, and its error; ``last`` when no other try follows."""
-
-    event: Event
-    error: str | None
-    last: bool
-
-
-def undelivered_events(platform: Platform, pipeline: str, since: datetime) -> list[Event]:
-    """List the undelivered events of a pipeline since a moment, in order; none without a hook."""
-    spec = platform.pipeline(pipeline)
-    if spec.notify is None:
-        return []
-    events = []
-    with platform.transaction() as conn:
-        for run in [run for run in list_runs(conn, pipeline) if run.mode == "live"][-_NEWEST_RUNS:]:
-            tried = notifications(conn, run.id)
-            for event in events_since(conn, run, spec.dataset, spec.notify, since):
-                notification = tried.get(event.name)
-                if notification is None or (notification.told_at is None and notification.tries < MOST_TRIES):
-                    events.append(event)
-    return events
-
-
-def deliver_events(platform: Platform, pipeline: str, since: datetime) -> Iterator[Delivery]:
-    """Call the hook with every undelivered event, one after the other, outside of any transaction.
-
-    An exception of the hook is recorded and yielded, and a later call tries the event again, unless the error is permanent. A
-    try is counted before the hook is called, so that a hook that ends the process is not called forever.
-    """
-    due = undelivered_events(platform, pipeline, since)
-    notify = platform.pipeline(pipeline).notify
-    if notify is None:
-        return
-    for event in due:
-        with platform.transaction() as conn:
-            tries = begin_try(conn, event.run, event.name, notify.hook)
-        error = _call(pipeline, notify.hook, event)
-        again = error is not None and tries < MOST_TRIES and not is_permanent(error)
-        text = None if error is None else _text(error)
-        with platform.transaction() as conn:
-            end_try(conn, event.run, event.name, text, again=again)
-        yield Delivery(event, text, not again)
-
-
-def _call(pipeline: str, hook: str, event: Event) -> Exception | None:
-    """Call the hook and return its error; None when it succeeds."""
-    try:
-        function: Callable[[Event], Any] = import_callable(hook, source=f"pipeline {pipeline}", field="notify.hook")
-        function(event)
-    except Exception as error:  # noqa: BLE001 - user code may raise anything; it is recorded and logged
-        return error
-    return None
-
-
-def _text(error: Exception) -> str:
-    """Text of an error of a hook; that of an import path names its class itself."""
-    return str(error) if isinstance(error, ImportPathError) else f"{type(error).__name__}: {error}"

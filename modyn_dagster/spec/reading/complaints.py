@@ -17,6 +17,8 @@ _Location = tuple[int | str, ...]
 #: Types of complaints that name a mistake precisely, and types that only say what a branch of a union lacks.
 _SPECIFIC: Final = ("extra_forbidden", "union_tag_invalid")
 _VAGUE: Final = ("missing", "union_tag_not_found", "model_type", "model_attributes_type")
+#: Begin of the names of fields that say where a secret is. Their values are not shown: some put the secret itself there.
+_HIDDEN: Final = "secret"
 _NO_MAPPING: Final = ("model_type", "model_attributes_type", "dict_type")
 
 
@@ -115,6 +117,10 @@ def _as_error(source: str, content: object, complaint: _Complaint) -> ConfigErro
             rule = f"must be one of {known}" + probable(shown, [tag.strip("' ") for tag in known.split(",")])
     elif kind in _NO_MAPPING:
         rule = "must be a mapping of fields"
+    if field and field[-1].startswith(_HIDDEN):
+        shown = "..."
+    elif isinstance(shown, Mapping):
+        shown = {name: "..." if str(name).startswith(_HIDDEN) else value for name, value in shown.items()}
     return ConfigError(source, name, without_secrets(shown) if isinstance(shown, str) and "://" in shown else shown, rule)
 
 

@@ -12,9 +12,9 @@ from modyn_dagster.catalog.triggers import list_triggers
 from modyn_dagster.errors import RunError
 from modyn_dagster.keys import key_of
 from modyn_dagster.pipeline.decide.tick import Attempt, tick
-from modyn_dagster.pipeline.operate.events import undelivered_events
 from modyn_dagster.pipeline.operate.live_intervals import live_times
 from modyn_dagster.pipeline.operate.model_retention import no_aliases, retain_models
+from modyn_dagster.pipeline.operate.notification.delivery import undelivered_events
 from modyn_dagster.pipeline.operate.retention import apply_retention
 from modyn_dagster.pipeline.replay.start_live import start_live
 from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import scan_pending
@@ -103,10 +103,10 @@ def test_the_hook_is_not_told_of_what_the_replay_did(world_of: Worlds) -> None:
     since = datetime.now(UTC)
     limits = {"score_below": {"metric": "accuracy", "floor": 1.0}}
     world = taken_over(world_of(amount(every=35, notify={"hook": "tests.pipeline.hooks:hook"} | limits)))
-    assert undelivered_events(world.platform, "by_amount", since) == []
+    assert undelivered_events(world.platform, "by_amount", {"hook": since}) == []
     world.deliver([DAYS])
     world.live_until_idle("by_amount")
-    kinds = {event.kind for event in undelivered_events(world.platform, "by_amount", since)}
+    kinds = {event.kind for event in undelivered_events(world.platform, "by_amount", {"hook": since})}
     assert "trigger" in kinds
 
 

@@ -5,7 +5,7 @@ from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
 revision = "0111"
-down_revision = "0109"
+down_revision = "0110"
 
 
 def upgrade() -> None:

@@ -1,0 +1,1 @@
+"""Notification: events of live runs, told through the channels that a pipeline names."""

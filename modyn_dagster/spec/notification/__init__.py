@@ -1,0 +1,1 @@
+"""Notification of people and programs: which events of live runs are told, and through which channels."""
