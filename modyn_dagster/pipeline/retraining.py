@@ -5,8 +5,9 @@ from typing import Any
 
 from torch import Tensor
 
-from modyn_dagster.catalog.results.training_sets import TrainingSetRow
-from modyn_dagster.errors import NotReproducible, RunError, UnknownName
+from modyn_dagster.catalog.results.training_sets import TrainingSetRow, training_sets_with
+from modyn_dagster.catalog.runs import get_run
+from modyn_dagster.errors import CorruptFile, NotReproducible, RunError, UnknownModel, UnknownName
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import TriggerContext, context_of
 from modyn_dagster.pipeline.platform import Platform
@@ -27,7 +28,7 @@ def train_again(
         data: description of the training set, as recorded with the model.
         seed: seed of the recorded training.
         pipeline: name of the pipeline.
-        trigger: partition key of the trigger.
+        trigger: partition key of the trigger; where it was removed, another trigger of the same model stands in.
 
     Raises:
         NotReproducible: names the field in which the training would differ from the recorded one.
@@ -48,7 +49,10 @@ def _train_again(
     try:
         context = context_of(platform, pipeline, trigger)
     except UnknownName as error:
-        raise NotReproducible("args.trigger", trigger, "no such trigger in the catalog") from error
+        same = _same_model(platform, data, seed, {"pipeline": pipeline, "trigger": trigger})
+        if same is None:
+            raise NotReproducible("args.trigger", trigger, "no such trigger in the catalog") from error
+        context = same
     if (current := seed_for(context.run.seed, "train", context.trigger.ordinal)) != seed:
         raise NotReproducible("seed", seed, current)
     row = _training_set(context, data)
@@ -57,6 +61,27 @@ def _train_again(
     if base is None:
         raise NotReproducible("base", context.previous.hash, "none")
     return fit(context, row, previous=previous_model(context, context.previous, base), checkpoint=None).state_dict
+
+
+def _same_model(platform: Platform, data: Mapping[str, Any], seed: int, args: Mapping[str, str]) -> TriggerContext | None:
+    """Context of another trigger of the model whose recipe has these arguments; None where no run names it.
+
+    The first of equal models writes the recipe, and its pipeline may be removed while other pipelines, or a live run that took
+    over its replay, name the model.
+    """
+    with platform.transaction() as conn:
+        uses = [(use, get_run(conn, use.run_id)) for use in training_sets_with(conn, str(data.get("training_set")))]
+    for use, run in uses:
+        if use.model_hash is None or seed_for(run.seed, "train", use.ordinal) != seed:
+            continue
+        try:
+            recipe = platform.models_of(platform.spec_of(run)).info(use.model_hash).provenance
+        except (CorruptFile, UnknownModel):
+            continue
+        # Pipelines that differ in their training alone have the same training sets.
+        if recipe is not None and recipe.get("args") == args:
+            return context_of(platform, use.pipeline, use.partition_key)
+    return None
 
 
 def _training_set(context: TriggerContext, data: Mapping[str, Any]) -> TrainingSetRow:

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
-from modyn_dagster.errors import CorruptFile, TrackingError, UnknownModel, VersionUnavailable, without_secrets
+from modyn_dagster.errors import (
+    CorruptFile,
+    NotReproducible,
+    StorageError,
+    TrackingError,
+    UnknownModel,
+    VersionUnavailable,
+    WeightsNotStored,
+    without_secrets,
+)
 from modyn_dagster.model_store import ModelStore
 from modyn_dagster.model_store.location import models_options, models_root
 from modyn_dagster.reporting.mlflow.client import address_of, open_client, tracking_errors
@@ -143,9 +152,10 @@ def load_weights(record: PredictorRecord, *, retrain: bool = False, store: Model
     """Verified weights of a model.
 
     Raises:
-        VersionUnavailable: the store or the model is not there.
+        VersionUnavailable: the store or the model is not there, or the store cannot be read.
         CorruptFile: a tensor is not what was saved.
         WeightsNotStored: only the recipe of the model is stored, and ``retrain`` is False.
+        NotReproducible: training again would give another model.
     """
     opened = open_store(record.store) if store is None else store
     folder = local_folder(str(opened.root))
@@ -156,7 +166,8 @@ def load_weights(record: PredictorRecord, *, retrain: bool = False, store: Model
         return opened.load(record.model, retrain=retrain)
     except UnknownModel as error:
         raise VersionUnavailable(record.name, f"{error}; it was deleted, or {STORE_VARIABLE} must name another store") from error
-    except CorruptFile:
+    except (CorruptFile, NotReproducible, WeightsNotStored):
         raise
-    except OSError as error:
+    except (OSError, StorageError) as error:
+        # Every other error is one of the place: keys that it refuses, or no answer.
         raise VersionUnavailable(record.name, f"its model store {opened.root} cannot be read: {error}") from error

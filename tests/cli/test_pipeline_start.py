@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from modyn_dagster.catalog.database.urls import child_environment
 from modyn_dagster.cli import main
 from modyn_dagster.settings import Settings
 from tests.pipeline.world import World, make_world
@@ -48,3 +49,15 @@ def test_what_is_refused_ends_with_one_sentence_and_exit_code_1(world: World) ->
     )
     assert refused.stderr == said
     assert start().exit_code == 2
+
+
+def test_the_matrix_of_what_was_taken_over_is_evaluated_before_dagster_has_shown_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start("--from-replay", "1")
+    (world.folder / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    for name, value in (child_environment(world.settings) | {"DAGSTER_HOME": str(world.folder)}).items():
+        monkeypatch.setenv(name, value)
+    done = CliRunner().invoke(main, ["pipeline", "matrix", "by_amount"], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    assert "live run 2 of by_amount: 1 models are evaluated on every interval" in done.stdout

@@ -1,12 +1,5 @@
 """Through MLflow's server it is the same as through its database."""
 
-import http.client
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,47 +8,14 @@ import pytest
 from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.tracker import Tracker
 from tests.reporting.story import Story, step, year
-
-_START_SECONDS = 60.0
+from tests.reporting.tracking_server import tracking_server
 
 
 @pytest.fixture
 def server(mlflow_uri: str, tmp_path: Path) -> Iterator[str]:
     """Address of an MLflow server on the session's database."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    options = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1", "--artifacts-destination", str(tmp_path / "served")]
-    environment = {"MLFLOW_BACKEND_STORE_URI": mlflow_uri, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    with open(tmp_path / "server.log", "wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mlflow", "server", *options],
-            env={**os.environ, **environment, "MLFLOW_DISABLE_TELEMETRY": "true"},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        deadline = time.monotonic() + _START_SECONDS
-        while not _answers(port):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _answers(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
-    try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except OSError:
-        return False
-    finally:
-        connection.close()
+    with tracking_server(mlflow_uri, tmp_path) as address:
+        yield address
 
 
 def test_a_server_shows_the_same_as_the_database(server: str, mlflow_uri: str, story: Story, tmp_path: Path) -> None:

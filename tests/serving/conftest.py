@@ -13,9 +13,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)
     import mlflow.pyfunc  # noqa: F401
 
-from tests.pipeline.world import make_world
 from tests.projects.tiny import amount
-from tests.serving.served import Served
+from tests.serving.served import Served, four_days
 
 
 @pytest.fixture(autouse=True)
@@ -31,16 +30,9 @@ def project(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
 @pytest.fixture(scope="session")
 def served(postgres_server: Any, mlflow_uri: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A pipeline over four days, under a name that no other test has."""
-    folder = tmp_path_factory.mktemp("served")
-    (home := folder / "home").mkdir()
-    settings = postgres_server.settings(folder, home, f"t{secrets.token_hex(4)}_")
-    database = f"{settings.database_prefix}modyn"
-    postgres_server.create_database(database, "template_modyn")
-    world = make_world(settings, folder / "project", [amount(f"p_{secrets.token_hex(4)}", every=60)])
-    world.deliver(range(4))
-    yield Served(world, mlflow_uri, folder / "artifacts")
-    world.close()
-    postgres_server.drop_database(database)
+    content = amount(f"p_{secrets.token_hex(4)}", every=60)
+    with four_days(postgres_server, mlflow_uri, tmp_path_factory.mktemp("served"), content) as served:
+        yield served
 
 
 @pytest.fixture(scope="session")

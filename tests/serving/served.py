@@ -1,5 +1,8 @@
 """Pipelines whose models are registered in a real MLflow, for tests of serving."""
 
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,9 @@ from modyn_dagster.keys import KeyRange
 from modyn_dagster.pipeline.models import predictor_of
 from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.tracker import Tracker
-from tests.pipeline.world import World
-from tests.projects.tiny import DATASET
+from tests.conftest import RunningServer
+from tests.pipeline.world import World, make_world
+from tests.projects.tiny import DATASET, Content
 
 
 @dataclass
@@ -59,6 +63,22 @@ class Served:
             return predictor(samples)
         finally:
             predictor.close()
+
+
+@contextmanager
+def four_days(server: RunningServer, mlflow: str, folder: Path, content: Content) -> Iterator[Served]:
+    """A pipeline over four days, with a catalog of its own and its files below a folder."""
+    (home := folder / "home").mkdir()
+    settings = server.settings(folder, home, f"t{secrets.token_hex(4)}_")
+    database = f"{settings.database_prefix}modyn"
+    server.create_database(database, "template_modyn")
+    world = make_world(settings, folder / "project", [content])
+    try:
+        world.deliver(range(4))
+        yield Served(world, mlflow, folder / "artifacts")
+    finally:
+        world.close()
+        server.drop_database(database)
 
 
 def frame(samples: Samples) -> pd.DataFrame:

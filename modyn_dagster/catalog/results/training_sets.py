@@ -174,3 +174,8 @@ def training_sets_of(conn: sa.Connection, dataset_id: int) -> list[TrainingSetUs
 def training_sets_of_models(conn: sa.Connection, hashes: Sequence[str]) -> list[TrainingSetUse]:
     """Training sets of some models, of all runs, in the order of their triggers."""
     return list_rows(conn, TrainingSetUse, _USE.where(model.c.hash.in_(hashes)))
+
+
+def training_sets_with(conn: sa.Connection, checksum: str) -> list[TrainingSetUse]:
+    """Training sets of the same samples in the same order, of all runs, in the order of their triggers."""
+    return list_rows(conn, TrainingSetUse, _USE.where(training_set.c.checksum == checksum))

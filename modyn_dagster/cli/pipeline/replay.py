@@ -93,6 +93,7 @@ def matrix(name: str, run_id: int | None) -> None:
     Predictions and scores that exist are kept, so another call is cheap. Retention, forgetting, regret and the picture of
     the matrix need all of them.
     """
+    from modyn_dagster.assets.specs import add_partitions, triggers_of
     from modyn_dagster.build import build_definitions
     from modyn_dagster.catalog.runs import choose_run, get_run
     from modyn_dagster.catalog.triggers import list_triggers
@@ -108,6 +109,8 @@ def matrix(name: str, run_id: int | None) -> None:
             raise RunError(f"{run.title} has no model yet; see `modyn-dagster pipeline status {name}`")
         title = f"evaluate {len(keys)} models of {name}"
         with dagster_instance(platform.settings) as instance, progress_bar(title, counted=False):
+            # Those that a live run took over with a replay are in Dagster only after its first evaluation.
+            add_partitions(instance, triggers_of(name), keys)
             evaluate_fully(build_definitions(settings=platform.settings), instance, name, keys)
         say(f"{run.title}: {len(keys)} models are evaluated on every interval; `pipeline compare --html` draws the matrix")
 
