@@ -113,12 +113,14 @@ def _without_first_deleted(conn: sa.Connection, dataset: DatasetRow, rows: Label
 
     A label of a sample that was deleted before it arrived is not kept, one of a sample that was deleted later is.
     """
-    if len(rows.keys) <= n:
+    excess = len(rows.keys) - n
+    if excess <= 0:
         return rows
     deleted = deleted_in_order(conn, dataset.id, int(rows.keys.min()), int(rows.keys.max()))
     place = {key: i for i, key in enumerate(deleted.tolist())}
     places = np.array([place.get(key, len(place)) for key in rows.keys.tolist()])
-    return rows.take(np.sort(np.argsort(places, kind="stable")[len(rows.keys) - n :]))
+    first = np.argsort(places, kind="stable")[:excess]
+    return rows.take(np.setdiff1d(np.arange(len(places)), first[places[first] < len(place)]))
 
 
 def _label_batches_before(platform: Platform, dataset: DatasetRow, ordinal: int, arrival: int) -> list[LabelBatchRow]:
