@@ -76,6 +76,13 @@ def deleted_keys(conn: sa.Connection, dataset_id: int, first: int, last: int) ->
     return np.array(conn.execute(sa.select(deletion.c.key).where(where).order_by(deletion.c.key)).scalars().all(), np.uint64)
 
 
+def deleted_in_order(conn: sa.Connection, dataset_id: int, first: int, last: int) -> KeyArray:
+    """Deleted keys between two keys, both included, those of the earliest deletion first."""
+    where = (deletion.c.dataset_id == dataset_id) & deletion.c.key.between(first, last)
+    statement = sa.select(deletion.c.key).where(where).order_by(deletion.c.created_at, deletion.c.key)
+    return np.array(conn.execute(statement).scalars().all(), np.uint64)
+
+
 def deletion_stamp(conn: sa.Connection, dataset_id: int, first: int = 0, last: int | None = None) -> int:
     """Version of the deletions in a dataset, or in its batches with the ordinals ``first .. last``.
 

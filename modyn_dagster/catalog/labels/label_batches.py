@@ -97,6 +97,13 @@ def list_label_batches(conn: sa.Connection, dataset_id: int, state: str | None =
     return list_rows(conn, LabelBatchRow, sa.select(label_batch).where(where).order_by(label_batch.c.ordinal))
 
 
+def ingested_label_batches(conn: sa.Connection, dataset_id: int) -> list[LabelBatchRow]:
+    """Ingested label batches of a dataset, in the order of their ingestion."""
+    where = (label_batch.c.dataset_id == dataset_id) & (label_batch.c.state == "ingested")
+    order = label_batch.c.ingested_at, label_batch.c.ordinal
+    return list_rows(conn, LabelBatchRow, sa.select(label_batch).where(where).order_by(*order))
+
+
 def get_label_batch(conn: sa.Connection, dataset_id: int, partition_key: str) -> LabelBatchRow:
     """A label batch by its partition key; ``UnknownName`` when there is none."""
     where = (label_batch.c.dataset_id == dataset_id) & (label_batch.c.partition_key == partition_key)

@@ -17,7 +17,7 @@ from modyn_dagster.catalog.samples import SampleRows
 from modyn_dagster.data.label_files import arrive_later, is_labelled
 from modyn_dagster.ingestion.batches.assemble import Assembled
 from modyn_dagster.ingestion.batches.batch_files import BatchContent
-from modyn_dagster.ingestion.batches.known_labels import record_labels, require_one_form, row_digests
+from modyn_dagster.ingestion.batches.known_labels import index_labels, record_labels, require_one_form, row_digests
 from modyn_dagster.ingestion.formats.labels import ClassLabels
 from modyn_dagster.keys import keys_of
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -63,11 +63,30 @@ class OwnLabels:
             batch: of the samples.
             columns: of all its samples, with class numbers or targets.
         """
-        values = columns.labels if columns.labels is not None else columns.targets
-        if values is None or len(self.rows) == 0:
+        if len(self.rows) == 0:
             return
-        rows = LabelRows(columns.keys[self.rows], values[self.rows], columns.times[self.rows], self.digests)
-        record_labels(conn, home, dataset, f"own_{batch.ordinal}", rows, np.full(len(self.rows), batch.arrival or 0))
+        arrivals = np.full(len(self.rows), batch.arrival or 0)
+        record_labels(conn, home, dataset, f"own_{batch.ordinal}", self.of_samples(columns), arrivals)
+
+    def of_samples(self, columns: SampleRows) -> LabelRows:
+        """Rows of the label file, from the columns of all samples of the batch, with class numbers or targets."""
+        values = columns.labels if columns.labels is not None else columns.targets
+        chosen = np.empty(0, np.int64) if values is None else values[self.rows]
+        return LabelRows(columns.keys[self.rows], chosen, columns.times[self.rows], self.digests)
+
+
+def own_label_rows(spec: DatasetSpec, dataset: DatasetRow, ordinal: int, assembled: Assembled) -> LabelRows:
+    """Labels in the rows of the batch with an ordinal, as ``OwnLabels.record`` writes them.
+
+    Args:
+        spec: of the dataset.
+        dataset: its row, which has the names of their classes.
+        ordinal: of the batch.
+        assembled: its samples, read again.
+    """
+    keys, classes = keys_of(ordinal, np.arange(len(assembled.times))), index_labels(assembled.labels, dataset.class_names)
+    columns = SampleRows(keys, assembled.times, classes, assembled.targets, None)
+    return OwnLabels.of(spec, ordinal, assembled).of_samples(columns)
 
 
 def _present(values: ClassLabels | npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:

@@ -96,7 +96,7 @@ def commit_labels(
     _add_waiting(conn, batch, content, digests, np.flatnonzero(waiting))
     if isinstance(content.values, pa.Array):
         dataset = _name_classes(conn, dataset, ready, np.flatnonzero(known | waiting))
-    values = _values(dataset, content, np.flatnonzero(known))
+    values = label_values(dataset, content, np.flatnonzero(known))
     arrivals = np.maximum(samples.arrivals, batch.arrival)
     rows = LabelRows(keys[known], values, content.known_at[known], digests[known])
     record_labels(conn, home, dataset, f"labels_{batch.ordinal}", rows, arrivals)
@@ -174,8 +174,8 @@ def _name_classes(conn: sa.Connection, dataset: DatasetRow, ready: ReadyLabels, 
     return replace(dataset, class_names=append_class_names(conn, dataset, [name for _, _, name in in_order]))
 
 
-def _values(dataset: DatasetRow, content: LabelContent, rows: Int64Array) -> LabelArray:
-    """Numbers of the classes of some rows, or their targets."""
+def label_values(dataset: DatasetRow, content: LabelContent, rows: Int64Array) -> LabelArray:
+    """Numbers of the classes of some rows (``int64[n]``, by position), or their targets ``float64[n]``."""
     if not isinstance(content.values, pa.Array):
         return content.values[rows]
     return class_indices(content.values.take(pa.array(rows)), dataset.class_names)

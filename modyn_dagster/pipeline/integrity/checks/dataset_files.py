@@ -16,6 +16,7 @@ from modyn_dagster.pipeline.integrity.checks.check import Check, file_findings
 from modyn_dagster.pipeline.integrity.finding import Finding, finding_of
 from modyn_dagster.pipeline.integrity.pacing import Pace
 from modyn_dagster.pipeline.integrity.remake.batch_files import remake_batch_files, remake_deleted_list
+from modyn_dagster.pipeline.integrity.remake.label_files import remake_label_file
 from modyn_dagster.pipeline.platform import Platform
 
 
@@ -41,14 +42,18 @@ def batch_checks(platform: Platform, dataset: DatasetRow) -> Iterator[Check]:
 
 
 def label_file_checks(platform: Platform, dataset: DatasetRow) -> Iterator[Check]:
-    """Check each label file. Nothing of ours can make it again: it may hold what several sources delivered."""
+    """Check each label file."""
     with platform.transaction() as conn:
         files = label_files(conn, dataset.id)
-    remedy = f"restore a backup of MODYN_HOME/labels/{dataset.name}"
+    remedy = (
+        "`modyn-dagster repair` makes it again from the files that delivered its labels, if these are unchanged; "
+        f"else restore a backup of MODYN_HOME/labels/{dataset.name}"
+    )
     for row in files:
         path, owner = platform.home / row.path, f"dataset {dataset.name}, labels of arrival {row.arrival}"
         findings = partial(file_findings, "labels", platform.home, path, row.checksum, owner, remedy)
-        yield Check(["labels"], [path], findings, partial(_is_named, platform, dataset, row))
+        remake = partial(remake_label_file, platform, dataset, row)
+        yield Check(["labels"], [path], findings, partial(_is_named, platform, dataset, row), remake)
 
 
 def _is_named(platform: Platform, dataset: DatasetRow, row: LabelFileRow) -> bool:

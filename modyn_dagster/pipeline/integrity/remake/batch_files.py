@@ -12,6 +12,7 @@ from modyn_dagster.catalog.deletions import deleted_keys
 from modyn_dagster.catalog.layouts import layout_columns
 from modyn_dagster.data.batch_index import rewrite_number
 from modyn_dagster.errors import NotReproducible
+from modyn_dagster.ingestion.batches.batch_files import BatchContent
 from modyn_dagster.ingestion.batches.read_batch import BatchReader
 from modyn_dagster.ingestion.batches.remade_batch import RemadeBatch
 from modyn_dagster.ingestion.ingest import read_content
@@ -55,12 +56,7 @@ def remake_batch_files(platform: Platform, dataset: DatasetRow, batch: BatchRow)
     """
     if rewrite_number(str(batch.index_path)):
         raise NotReproducible("batch", "a batch as it was ingested", "one with purged samples", doing=_DOING)
-    with platform.transaction() as conn:
-        # The given row may be older than the layout of the batch.
-        dataset = get_dataset(conn, dataset.name)
-    spec, dataset = _as_ingested(platform.dataset(dataset.name), dataset, batch)
-    source = open_source(platform.project.root_of(dataset.name), spec.storage_options)
-    content = read_content(source, spec, dataset, batch, BatchReader(source, spec))
+    dataset, content = content_as_ingested(platform, dataset, batch)
     with RemadeBatch(platform.home, dataset, batch, content) as remade:
         if remade.checksum != batch.index_checksum:
             raise NotReproducible("source files", f"index {batch.index_checksum}", remade.checksum, doing=_DOING)
@@ -69,6 +65,19 @@ def remake_batch_files(platform: Platform, dataset: DatasetRow, batch: BatchRow)
             # A purge writes files of its own, and another repair the same ones.
             if current.index_path == batch.index_path and remade.is_unpublished:
                 remade.publish()
+
+
+def content_as_ingested(platform: Platform, dataset: DatasetRow, batch: BatchRow) -> tuple[DatasetRow, BatchContent]:
+    """Read the source files of a batch again, with the columns that its records have; returns the dataset as of now, too.
+
+    Raises ``DataError`` for a source file that is gone or cannot be read, ``UnknownName`` where the project lacks the dataset.
+    """
+    with platform.transaction() as conn:
+        # The given row may be older than the layout of the batch.
+        dataset = get_dataset(conn, dataset.name)
+    spec, dataset = _as_ingested(platform.dataset(dataset.name), dataset, batch)
+    source = open_source(platform.project.root_of(dataset.name), spec.storage_options)
+    return dataset, read_content(source, spec, dataset, batch, BatchReader(source, spec))
 
 
 def _as_ingested(spec: DatasetSpec, dataset: DatasetRow, batch: BatchRow) -> tuple[DatasetSpec, DatasetRow]:
