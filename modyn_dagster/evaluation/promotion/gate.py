@@ -11,9 +11,10 @@ from typing import Final
 from modyn_dagster.evaluation.paired.verdict import PairedVerdict
 from modyn_dagster.evaluation.promotion.evidence import Evidence
 from modyn_dagster.evaluation.promotion.guardrails import broken_guardrail
-from modyn_dagster.evaluation.promotion.rollback import MICROSECONDS, watch_champion
+from modyn_dagster.evaluation.promotion.rollback import MICROSECONDS, earlier_champion, watch_champion
 from modyn_dagster.evaluation.promotion.state import DELETION, GATE, ROLLBACK, Candidate, Change, GateState, Trial, Watch
-from modyn_dagster.evaluation.promotion.trials import begin_trial, look
+from modyn_dagster.evaluation.promotion.succession import crowned, returned, under_test
+from modyn_dagster.evaluation.promotion.trials import look, renewed
 from modyn_dagster.spec.base import seconds_of
 from modyn_dagster.spec.promotion.gate import PromotionSpec
 
@@ -38,8 +39,8 @@ def look_at_batch(rules: GateRules, state: GateState, since: int, evidence: Evid
         evidence: after this batch.
     """
     changes: list[Change] = []
-    state = _without_withdrawn(state, evidence, changes)
-    state = _with_new_models(state, evidence, changes)
+    state = _without_withdrawn(rules, state, evidence, changes)
+    state = _with_new_models(rules, state, evidence, changes)
     state = _tested(rules, state, since, evidence, changes)
     watched = watch_champion(rules.spec, rules.metric, state, evidence)
     state = watched.state
@@ -48,47 +49,7 @@ def look_at_batch(rules: GateRules, state: GateState, since: int, evidence: Evid
     return _with_shadows(rules, state, evidence, changes), changes
 
 
-def crowned(
-    state: GateState, trigger: int, reason: str, actor: str, evidence: Evidence, verdict: PairedVerdict | None = None
-) -> tuple[GateState, list[Change]]:
-    """Make a model the champion: the one before retires, older candidates are superseded, and tests of newer ones begin anew."""
-    old, found = state.champion, state.candidate(trigger)
-    before = found.state if found is not None else "retired" if trigger in state.former else None
-    changes = [Change(trigger, before, "champion", reason, actor, None if verdict is None else verdict.to_json())]
-    if old is not None:
-        changes.append(Change(old, "champion", "retired", f"the model of trigger {trigger} is the champion now", actor))
-    former = tuple(each for each in state.former if each != trigger)
-    state = state.without(trigger)
-    for each in state.candidates:
-        if each.trigger < trigger:
-            reason = f"the model of trigger {trigger}, which is newer, is the champion now"
-            changes.append(Change(each.trigger, each.state, "superseded", reason, actor))
-            state = state.without(each.trigger)
-        elif each.trial is not None:
-            if each.state != "candidate":
-                again = f"there is another champion: its test begins anew against trigger {trigger}"
-                changes.append(Change(each.trigger, each.state, "candidate", again, actor))
-            state = state.with_candidate(Candidate(each.trigger))
-    former = former if old is None else (*former, old)
-    return replace(state, champion=trigger, since=evidence.time, former=former, watch=Watch()), changes
-
-
-def returned(
-    rules: GateRules, state: GateState, to: int, reason: str, actor: str, evidence: Evidence
-) -> tuple[GateState, list[Change]]:
-    """Go back to an earlier champion; those after it retire, and a cool-down begins."""
-    kept = state.former[: state.former.index(to)] if to in state.former else state.former
-    state, changes = crowned(state, to, reason, actor, evidence)
-    return replace(state, former=kept, quiet_until=_quiet_until(rules, evidence)), changes
-
-
-def _quiet_until(rules: GateRules, evidence: Evidence) -> int | None:
-    if rules.spec.rollback is None or evidence.time is None:
-        return None
-    return evidence.time + seconds_of(rules.spec.rollback.cool_down) * MICROSECONDS
-
-
-def _without_withdrawn(state: GateState, evidence: Evidence, changes: list[Change]) -> GateState:
+def _without_withdrawn(rules: GateRules, state: GateState, evidence: Evidence, changes: list[Change]) -> GateState:
     present = evidence.models()
     reason = "a deletion has withdrawn its model"
     for each in state.candidates:
@@ -99,7 +60,7 @@ def _without_withdrawn(state: GateState, evidence: Evidence, changes: list[Chang
     if state.champion is None or state.champion in present:
         return state
     gone = Change(state.champion, "champion", "retired", reason, DELETION)
-    heir = next((each for each in reversed(state.former) if evidence.load_problem(each) is None), None)
+    heir = earlier_champion(state, evidence)
     if heir is None:
         # The newest candidate is all there is; without one, the next model is the first again.
         heir = max((each.trigger for each in state.candidates), default=None)
@@ -107,16 +68,17 @@ def _without_withdrawn(state: GateState, evidence: Evidence, changes: list[Chang
     changes.append(gone)
     if heir is None:
         return state
-    state, more = crowned(state, heir, f"the model of trigger {gone.trigger}, the champion, was withdrawn", DELETION, evidence)
+    withdrawn = f"the model of trigger {gone.trigger}, the champion, was withdrawn"
+    state, more = crowned(rules.spec, state, heir, withdrawn, DELETION, evidence)
     changes += more
     return state
 
 
-def _with_new_models(state: GateState, evidence: Evidence, changes: list[Change]) -> GateState:
+def _with_new_models(rules: GateRules, state: GateState, evidence: Evidence, changes: list[Change]) -> GateState:
     for trigger in sorted(each for each in evidence.models() if each > state.seen):
         state = replace(state, seen=trigger)
         if state.champion is None:
-            state, more = crowned(state, trigger, "the first model", GATE, evidence)
+            state, more = crowned(rules.spec, state, trigger, "the first model", GATE, evidence)
             changes += more
             continue
         changes.append(Change(trigger, None, "candidate", f"trained; the champion is the model of trigger {state.champion}"))
@@ -128,11 +90,12 @@ def _tested(rules: GateRules, state: GateState, since: int, evidence: Evidence, 
     """Look at every test; of several candidates that pass, the newest becomes the champion."""
     passed: list[tuple[int, PairedVerdict]] = []
     for each in state.candidates:
-        if each.trial is None or each.state == "passed":
+        if each.trial is None or each.trial.begun == evidence.batch or each.state == "passed":
             continue
         trial, verdict = look(rules.spec, rules.metric, each.trigger, each.trial, since, evidence)
-        state = state.with_candidate(replace(each, trial=trial))
         end = _ending(rules, each, trial, verdict, evidence)
+        going_on = trial if verdict.result == "better" else renewed(rules.spec, trial, evidence)
+        state = state.with_candidate(replace(each, trial=going_on))
         if end is not None:
             changes.append(Change(each.trigger, each.state, "rejected", end, verdict=verdict.to_json()))
             state = state.without(each.trigger)
@@ -148,9 +111,9 @@ def _tested(rules: GateRules, state: GateState, since: int, evidence: Evidence, 
             state = state.with_candidate(replace(found, state="passed"))
         return state
     trigger, verdict = passed[-1]
-    state, more = crowned(state, trigger, verdict.reason, GATE, evidence, verdict)
+    state, more = crowned(rules.spec, state, trigger, verdict.reason, GATE, evidence, verdict)
     changes += more
-    return replace(state, quiet_until=_quiet_until(rules, evidence))
+    return state
 
 
 def _ending(rules: GateRules, candidate: Candidate, trial: Trial, verdict: PairedVerdict, evidence: Evidence) -> str | None:
@@ -159,7 +122,10 @@ def _ending(rules: GateRules, candidate: Candidate, trial: Trial, verdict: Paire
         return verdict.reason
     if verdict.result == "better":
         broken = broken_guardrail(rules.spec, candidate.trigger, trial, evidence)
-        return None if broken is None else f"it passed the test and breaks a guardrail: {broken}"
+        if broken is not None:
+            return f"it passed the test and breaks a guardrail: {broken}"
+        problem = evidence.load_problem(candidate.trigger)
+        return None if problem is None else f"it passed the test and cannot be loaded: {problem}"
     shadow = rules.spec.shadow
     if shadow.samples is not None and trial.n >= shadow.samples:
         return f"{_UNDECIDED} after {trial.n:,} pairs: {verdict.reason}"
@@ -171,12 +137,12 @@ def _ending(rules: GateRules, candidate: Candidate, trial: Trial, verdict: Paire
 
 def _rolled_back(rules: GateRules, state: GateState, reason: str, evidence: Evidence, changes: list[Change]) -> GateState:
     """Go back to the newest earlier champion that loads; without one the champion stays."""
-    for to in reversed(state.former):
-        if evidence.load_problem(to) is None:
-            text = f"the model of trigger {state.champion} was rolled back: {reason}"
-            state, more = returned(rules, state, to, text, ROLLBACK, evidence)
-            changes += more
-            return state
+    to = earlier_champion(state, evidence)
+    if to is None:
+        return state
+    text = f"the model of trigger {state.champion} was rolled back: {reason}"
+    state, more = returned(rules.spec, state, to, text, ROLLBACK, evidence)
+    changes += more
     return state
 
 
@@ -188,10 +154,7 @@ def _with_shadows(rules: GateRules, state: GateState, evidence: Evidence, change
         if state.champion is None:
             return state
         if n_begun < room:
-            trial = begin_trial(state.n_tests + 1, state.champion, evidence)
-            state = replace(state.with_candidate(Candidate(each.trigger, "shadow", trial)), n_tests=trial.number)
-            reason = f"test {trial.number} of the run begins, against the champion, trigger {trial.champion}"
-            changes.append(Change(each.trigger, "candidate", "shadow", reason))
+            state = under_test(state, each.trigger, state.champion, evidence, changes)
         elif n_begun > max(room, 0):
             reason = f"it waited for a test, and the model of trigger {waiting[0].trigger} is newer"
             changes.append(Change(each.trigger, "candidate", "superseded", reason))

@@ -10,6 +10,7 @@ from modyn_dagster.evaluation.metrics.evaluation_samples import Outputs
 from modyn_dagster.evaluation.metrics.registry import score
 from modyn_dagster.evaluation.promotion.evidence import Evidence, Pairs
 from modyn_dagster.evaluation.promotion.state import Trial
+from modyn_dagster.evaluation.promotion.trials import window_pairs
 from modyn_dagster.spec.evaluation import lower_is_better
 from modyn_dagster.spec.operation import bytes_of
 from modyn_dagster.spec.promotion.gate import PromotionSpec
@@ -32,8 +33,7 @@ def broken_guardrail(rules: PromotionSpec, candidate: int, trial: Trial, evidenc
             return f"it took {seconds:.3g} s per 1,000 samples, more than guardrails.max_latency {limits.max_latency:g}"
     if not limits.metrics:
         return None
-    begun = trial.window_begun
-    pairs = evidence.pairs(candidate, trial.champion, trial.window_after, begun, begun)
+    pairs = window_pairs(candidate, trial, evidence)
     return next(filter(None, (_broken(rule, rules, pairs) for rule in limits.metrics)), None)
 
 

@@ -27,6 +27,11 @@ class Watched(NamedTuple):
     reason: str | None
 
 
+def earlier_champion(state: GateState, evidence: Evidence) -> int | None:
+    """Return the newest champion before the present one that can be loaded; None where there is none."""
+    return next((each for each in reversed(state.former) if evidence.load_problem(each) is None), None)
+
+
 def watch_champion(rules: PromotionSpec, metric: str, state: GateState, evidence: Evidence) -> Watched:
     """Judge the intervals that have closed and matured since the last look.
 
@@ -75,7 +80,8 @@ def _judge(
         return f"{metric} {value:.6g} is below {block.below:g} {span}" if value < block.below else ""
     if block.above is not None:
         return f"{metric} {value:.6g} is above {block.above:g} {span}" if value > block.above else ""
-    before = evidence.outcomes(state.former[-1], begin, end) if state.former else None
+    earlier = earlier_champion(state, evidence)
+    before = None if earlier is None else evidence.outcomes(earlier, begin, end)
     bar = None if before is None else _score(metric, before, block.min_samples)
     if bar is None:
         return None

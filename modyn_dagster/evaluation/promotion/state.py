@@ -23,7 +23,7 @@ class Trial:
         begun: ordinal of the batch after which the test began.
         since: stream time there, microseconds since 1970; None where no sample had a time.
         window: number of the window of evidence, from 1 on.
-        window_after, window_begun, window_since: as ``after``, ``begun`` and ``since``, of that window.
+        window_begun, window_since: as ``begun`` and ``since``, of that window: pairs belong to the window in which they enter.
         n: pairs of all windows.
         looks: looks of this window.
         numbers: what the test keeps of the pairs of this window.
@@ -35,7 +35,6 @@ class Trial:
     begun: int
     since: int | None
     window: int
-    window_after: int
     window_begun: int
     window_since: int | None
     n: int = 0
@@ -110,7 +109,7 @@ class GateState:
     def of_json(cls, content: Mapping[str, Any]) -> Self:
         """Read what ``to_json`` returned; the state before the first batch from an empty mapping.
 
-        >>> state = GateState(champion=3, candidates=(Candidate(4, "shadow", Trial(1, 3, 9, 0, None, 1, 9, 0, None)),))
+        >>> state = GateState(champion=3, candidates=(Candidate(4, "shadow", Trial(1, 3, 9, 0, None, 1, 0, None)),))
         >>> GateState.of_json(state.to_json()) == state, GateState.of_json({}) == GateState()
         (True, True)
         """

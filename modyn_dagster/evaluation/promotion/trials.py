@@ -26,8 +26,8 @@ class Looked(NamedTuple):
 
 def begin_trial(number: int, champion: int, evidence: Evidence) -> Trial:
     """Begin a test after a batch: only samples that arrive later count."""
-    here = (evidence.last_key, evidence.batch, evidence.time)
-    return Trial(number, champion, *here, 1, *here)
+    begun, since = evidence.batch, evidence.time
+    return Trial(number, champion, evidence.last_key, begun, since, 1, begun, since)
 
 
 def look(rules: PromotionSpec, metric: str, candidate: int, trial: Trial, since: int, evidence: Evidence) -> Looked:
@@ -44,11 +44,10 @@ def look(rules: PromotionSpec, metric: str, candidate: int, trial: Trial, since:
         since: ordinal of the batch of the last look.
         evidence: after this batch.
     """
-    trial, since = _renewed(rules, trial, since, evidence)
     alpha = spent_alpha(alpha_of_candidate(trial.number, 1 - rules.confidence), trial.window)
-    entered = evidence.pairs(candidate, trial.champion, trial.window_after, trial.window_begun, since)
+    entered = evidence.pairs(candidate, trial.champion, trial.after, trial.begun, since)
     trial = replace(trial, n=trial.n + len(entered))
-    covered = evidence.coverage(candidate, trial.champion, trial.window_after)
+    covered = evidence.coverage(candidate, trial.champion, trial.after)
     if rules.test == "block_bootstrap":
         looked = _bootstrap(rules, metric, candidate, trial, evidence, alpha, open_=covered < rules.min_coverage)
     else:
@@ -60,14 +59,22 @@ def look(rules: PromotionSpec, metric: str, candidate: int, trial: Trial, since:
     return looked
 
 
-def _renewed(rules: PromotionSpec, trial: Trial, since: int, evidence: Evidence) -> tuple[Trial, int]:
-    """Return the test with a new window where the last look reached the end of the one before, and what it counts from."""
+def renewed(rules: PromotionSpec, trial: Trial, evidence: Evidence) -> Trial:
+    """Return an undecided test after a look: with a new window, for pairs that enter later, where the present one is over.
+
+    A window ends with the look that reaches its length, so each pair belongs to exactly one, however late its label comes.
+    """
     if rules.window is None or trial.window_since is None or evidence.time is None:
-        return trial, since
-    if evidence.time - trial.window_since <= seconds_of(rules.window) * _MICROSECONDS:
-        return trial, since
-    here = {"window_after": evidence.last_key, "window_begun": evidence.batch, "window_since": evidence.time}
-    return replace(trial, window=trial.window + 1, looks=0, numbers={}, **here), evidence.batch
+        return trial
+    if evidence.time - trial.window_since < seconds_of(rules.window) * _MICROSECONDS:
+        return trial
+    here = {"window_begun": evidence.batch, "window_since": evidence.time}
+    return replace(trial, window=trial.window + 1, looks=0, numbers={}, **here)
+
+
+def window_pairs(candidate: int, trial: Trial, evidence: Evidence) -> Pairs:
+    """Return all pairs of the present window of a test."""
+    return evidence.pairs(candidate, trial.champion, trial.after, trial.begun, trial.window_begun)
 
 
 def _counted(rules: PromotionSpec, metric: str, trial: Trial, entered: Pairs, alpha: float, *, open_: bool) -> Looked:
@@ -98,7 +105,7 @@ def _bootstrap(
     rules: PromotionSpec, metric: str, candidate: int, trial: Trial, evidence: Evidence, alpha: float, *, open_: bool
 ) -> Looked:
     """Look at all pairs of the window; one below ``min_samples`` or ``min_coverage`` spends no error."""
-    pairs = evidence.pairs(candidate, trial.champion, trial.window_after, trial.window_begun, trial.window_begun)
+    pairs = window_pairs(candidate, trial, evidence)
     if open_ or len(pairs) < rules.min_samples:
         reason = f"{len(pairs):,} samples, at least {rules.min_samples:,} are needed"
         return Looked(trial, undecided(reason, len(pairs), margin=rules.margin, confidence=1 - alpha))

@@ -8,8 +8,9 @@ from typing import Final, Literal
 from modyn_dagster.catalog.results.promotions import PromotionRow, gate_of, list_promotions, move_gate
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.errors import RunError, UnknownName
-from modyn_dagster.evaluation.promotion.gate import GateRules, crowned, returned
+from modyn_dagster.evaluation.promotion.gate import GateRules
 from modyn_dagster.evaluation.promotion.state import Change, GateState
+from modyn_dagster.evaluation.promotion.succession import crowned, returned
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.promotion.evidence import BatchEvidence, RunModels
 from modyn_dagster.pipeline.promotion.gate_walk import Repeat, crown, record_changes, rules_of
@@ -114,8 +115,8 @@ def _apply(rules: GateRules, deed: Deed, state: GateState, evidence: BatchEviden
     if problem is not None:
         raise RunError(f"the model of trigger {deed.trigger} cannot be loaded, so the champion stays: {problem}")
     if deed.action == "rollback":
-        return returned(rules, state, deed.trigger, f"{_ROLLED_BACK}: {deed.reason}", deed.actor, evidence)
-    return crowned(state, deed.trigger, deed.reason, deed.actor, evidence)
+        return returned(rules.spec, state, deed.trigger, f"{_ROLLED_BACK}: {deed.reason}", deed.actor, evidence)
+    return crowned(rules.spec, state, deed.trigger, deed.reason, deed.actor, evidence)
 
 
 def repeated_actions(platform: Platform, run: RunRow) -> Mapping[int, Sequence[Repeat]]:
