@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-Kind = Literal["trigger", "training_failed", "score_below", "score_above", "test"]
+Kind = Literal["trigger", "training_failed", "score_below", "score_above", "promoted", "rejected", "rolled_back", "test"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +16,19 @@ class Event:
     Attributes:
         name: unique in its run, and equal when the event is delivered again.
         kind: ``trigger`` (a training begins), ``training_failed`` (a trigger used up its attempts), ``score_below`` or
-            ``score_above`` (the active model's score on a closed interval passed the limit), ``test`` (nothing happened: a
-            person tries the channels, with run 0 and no trigger).
+            ``score_above`` (the active model's score on a closed interval passed the limit), ``promoted`` (a model became the
+            champion), ``rejected`` (a candidate will not be it), ``rolled_back`` (an earlier champion is it again), or ``test``
+            (nothing happened: a person tries the channels, with run 0 and no trigger).
         pipeline, dataset: their names.
         run: id of the live run.
-        trigger: partition key of the trigger; for a score, of the active model's trigger.
+        trigger: partition key of the trigger; for a score, of the active model's trigger; for a promotion, of
+            the model's trigger.
         at: wall-clock time of the event, UTC.
         text: a sentence for people.
-        reason: reason of the trigger.
+        reason: reason of the trigger, or of the promotion.
         score: score that the policy measured, or the bad score on the interval.
         threshold: limit that the score was compared with.
-        manual: whether a person made the trigger.
+        manual: whether a person made the trigger, or decided about the promotion.
         attempt: attempt of the training.
         error: error of the last attempt of a failed training.
         metric: metric of a bad score.

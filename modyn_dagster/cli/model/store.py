@@ -13,6 +13,7 @@ from modyn_dagster.cli.model.compare import compare
 from modyn_dagster.cli.model.export import export
 from modyn_dagster.cli.model.lineage import lineage
 from modyn_dagster.cli.model.probe import probe
+from modyn_dagster.cli.model.promotion import history, promote, reject, rollback
 from modyn_dagster.cli.model.verify import verify
 from modyn_dagster.cli.project import chosen_model, missing_project, open_platform, open_store, store_option
 from modyn_dagster.errors import CorruptFile, RunError, UnknownModel
@@ -86,8 +87,12 @@ def model() -> None:
 model.add_command(compare)
 model.add_command(delete)
 model.add_command(export)
+model.add_command(history)
 model.add_command(lineage)
 model.add_command(probe)
+model.add_command(promote)
+model.add_command(reject)
+model.add_command(rollback)
 model.add_command(verify)
 
 

@@ -130,6 +130,23 @@ def _status(conn: "sa.Connection", run: "RunRow") -> dict[str, Any]:
         "open_trigger_state": unfinished.state if unfinished else None,
         "error": unfinished.error if unfinished else None,
         "newest_decision": decision_json(newest[0]) if newest else None,
+        "promotion": _promotion(conn, run),
+    }
+
+
+def _promotion(conn: "sa.Connection", run: "RunRow") -> dict[str, Any] | None:
+    """Champion and open candidates of a run; None where its pipeline promotes nothing."""
+    from modyn_dagster.catalog.results.promotions import gate_of
+    from modyn_dagster.catalog.triggers import partition_key
+    from modyn_dagster.evaluation.promotion.state import GateState
+
+    if run.spec.get("promotion") is None:
+        return None
+    state = GateState.of_json(gate_of(conn, run.id).state)
+    return {
+        "champion": None if state.champion is None else partition_key(run.id, state.champion),
+        "champion_model": run.champion_model,
+        "candidates": {partition_key(run.id, each.trigger): each.state for each in state.candidates},
     }
 
 
@@ -144,6 +161,7 @@ def _state(row: Mapping[str, Any]) -> str:
 
 
 def _status_table(rows: Sequence[Mapping[str, Any]]) -> "TerminalTable":
+    from modyn_dagster.reporting.promotion.tables import champion_line
     from modyn_dagster.reporting.tables import Table
 
     cells = []
@@ -152,8 +170,10 @@ def _status_table(rows: Sequence[Mapping[str, Any]]) -> "TerminalTable":
         numbers = str(row["triggers"]), _batch(row["last_batch_ordinal"])
         trigger = " ".join(str(row[key]) for key in ("open_trigger", "open_trigger_state", "error") if row[key])
         reason = row["newest_decision"]["reason"] if row["newest_decision"] else ""
-        cells.append((row["pipeline"], run, _state(row), *numbers, reason, trigger))
-    header = ("pipeline", "run", "state", "triggers", "last batch", "newest decision", "open trigger")
+        block = row["promotion"]
+        champion = "" if block is None else champion_line(block["champion"], list(block["candidates"].values()))
+        cells.append((row["pipeline"], run, _state(row), *numbers, champion, reason, trigger))
+    header = ("pipeline", "run", "state", "triggers", "last batch", "champion", "newest decision", "open trigger")
     caption = "" if cells else "no pipeline has run; `modyn-dagster pipeline replay NAME` begins"
     return Table(header, tuple(cells), caption, texts=True).rich()
 

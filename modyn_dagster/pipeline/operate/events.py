@@ -14,12 +14,13 @@ from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.evaluation import anchor_of, currently_active
 from modyn_dagster.pipeline.event import Event, Kind
+from modyn_dagster.pipeline.operate.promotion_events import promotion_events
 from modyn_dagster.pipeline.platform import recorded_spec
 from modyn_dagster.spec.notification.notify import NotifySpec
 
 
 def events_since(conn: sa.Connection, run: RunRow, dataset: str, notify: NotifySpec, since: datetime) -> Iterator[Event]:
-    """Yield the events of a run since a moment: those of triggers in order, then bad scores in order of their intervals.
+    """Yield the events of a run since a moment: those of triggers in order, promotions, then bad scores by interval.
 
     Nothing happened in a run before it began: a history that it took over from a replay is no event.
     """
@@ -31,6 +32,7 @@ def events_since(conn: sa.Connection, run: RunRow, dataset: str, notify: NotifyS
             yield event.fired()
         if trigger.state == "failed" and trigger.finished_at is not None and trigger.finished_at >= since:
             yield event.failed(trigger.finished_at)
+    yield from promotion_events(conn, run, dataset, since)
     by_ordinal = {trigger.ordinal: trigger for trigger in triggers}
     for kind, limit in _limits(notify):
         for cell in _of_active_models(conn, run, cells_since(conn, run.id, limit[0], since)):

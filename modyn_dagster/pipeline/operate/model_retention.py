@@ -14,7 +14,7 @@ from modyn_dagster.catalog.results.evaluations import list_evaluations
 from modyn_dagster.catalog.results.models import ModelUse, lock_model_removals, mark_models, model_uses
 from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.errors import TrackingError, UnknownModel
-from modyn_dagster.pipeline.operate.models_in_use import models_in_use
+from modyn_dagster.pipeline.operate.models_in_use import gate_models, models_in_use
 from modyn_dagster.pipeline.operate.store_audit import stores_of_project
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.spec.base import seconds_of
@@ -66,7 +66,10 @@ def retain_models(platform: Platform, aliased: AliasedModels, now: datetime | No
     with platform.transaction() as conn:
         uses = model_uses(conn)
         # A run that can go on starts from its newest model, or takes it as the base of the next one.
-        kept = {*in_use, *(run.previous_model for run in list_runs(conn) if run.state != "ended"), *with_alias}
+        going_on = [run for run in list_runs(conn) if run.state != "ended"]
+        kept = {*in_use, *(run.previous_model for run in going_on), *with_alias}
+        # And the gate of such a run goes on with its champion and candidates, and may roll back.
+        kept |= {model for run in going_on for model, _ in gate_models(conn, run)}
         free = specs.keys() - unanswered
         governed = [use for use in uses if use.pipeline in free]
         kept |= {use.hash for use in uses if use.removed_at is None and use.pipeline not in free}

@@ -1,4 +1,4 @@
-"""Models that pipelines still use: live ones, the newest ones of replays, and champions."""
+"""Models that pipelines still use: live ones, the newest ones of replays, champions, and candidates of gates."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -8,8 +8,10 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.results.evaluations import list_evaluations
 from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.promotions import gate_of
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.evaluation.composite.champion import champions
+from modyn_dagster.evaluation.promotion.state import GateState
 from modyn_dagster.pipeline.platform import Platform, recorded_spec
 
 
@@ -33,13 +35,36 @@ def _is_stored_at(platform: Platform, run: RunRow, root: object) -> bool:
     return asked in places or ("://" not in asked and Path(asked).resolve() in {Path(place).resolve() for place in places})
 
 
+def gate_models(conn: sa.Connection, run: RunRow) -> list[tuple[str, str]]:
+    """Models that the gate of a run needs, each with its use for people: the champion, those before it, and candidates.
+
+    A rollback goes to a champion before, and a test predicts with its candidate. None where the spec has no ``promotion``.
+    """
+    if recorded_spec(run).promotion is None:
+        return []
+    state = GateState.of_json(gate_of(conn, run.id).state)
+    models = {model.ordinal: model.hash for model in list_models(conn, run.id)}
+    uses = [(each, f"a champion before, to which {run.title} can roll back") for each in state.former]
+    uses += [(each.trigger, f"a candidate of {run.title} in the state {each.state}") for each in state.candidates]
+    uses += [(each, f"a model that the gate of {run.title} has not looked at yet") for each in models if each > state.seen]
+    if state.champion is not None:
+        uses.append((state.champion, f"the champion of {run.title}, by its gate"))
+    return [(models[ordinal], use) for ordinal, use in uses if ordinal in models]
+
+
 def _shown_by(conn: sa.Connection, run: RunRow) -> list[tuple[str, str]]:
     models = list_models(conn, run.id)
     if not models:
         return []
-    metric = recorded_spec(run).evaluation.score_metric
-    verdicts = champions([model.ordinal for model in models], list_evaluations(conn, run.id), metric)
+    spec = recorded_spec(run)
+    current = "the live model"
+    if spec.live_model == "champion":
+        current = "the newest model"
+    if run.mode == "replay":
+        current = "the newest model of the newest replay"
+    current = f"{current} of pipeline {run.pipeline}"
+    if spec.promotion is not None:
+        return [(models[-1].hash, current), *gate_models(conn, run)]
+    verdicts = champions([model.ordinal for model in models], list_evaluations(conn, run.id), spec.evaluation.score_metric)
     champion = next(row for row in models if row.ordinal == verdicts[-1].champion)
-    current = "the live model" if run.mode == "live" else "the newest model of the newest replay"
-    use = f"the champion of run {run.id} of {run.pipeline}"
-    return [(models[-1].hash, f"{current} of pipeline {run.pipeline}"), (champion.hash, use)]
+    return [(models[-1].hash, current), (champion.hash, f"the champion of run {run.id} of {run.pipeline}")]

@@ -9,6 +9,7 @@ from modyn_dagster.catalog.results.promotions import PromotionRow, gate_of, list
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.errors import RunError, UnknownName
 from modyn_dagster.evaluation.promotion.gate import GateRules
+from modyn_dagster.evaluation.promotion.history import BY_HAND
 from modyn_dagster.evaluation.promotion.state import Change, GateState
 from modyn_dagster.evaluation.promotion.succession import crowned, returned
 from modyn_dagster.pipeline.platform import Platform
@@ -18,8 +19,6 @@ from modyn_dagster.pipeline.promotion.predictions import GatePredictions
 
 Action = Literal["promote", "reject", "rollback"]
 _BY_STATE: Final[Mapping[str, Action]] = {"champion": "promote", "rejected": "reject"}
-#: Beginning of the reason of a rollback that a person asked for, in the events of a run.
-_ROLLED_BACK: Final = "rolled back by hand"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ def _apply(rules: GateRules, deed: Deed, state: GateState, evidence: BatchEviden
     if problem is not None:
         raise RunError(f"the model of trigger {deed.trigger} cannot be loaded, so the champion stays: {problem}")
     if deed.action == "rollback":
-        return returned(rules.spec, state, deed.trigger, f"{_ROLLED_BACK}: {deed.reason}", deed.actor, evidence)
+        return returned(rules.spec, state, deed.trigger, f"{BY_HAND}: {deed.reason}", deed.actor, evidence)
     return crowned(rules.spec, state, deed.trigger, deed.reason, deed.actor, evidence)
 
 
@@ -128,8 +127,8 @@ def repeated_actions(platform: Platform, run: RunRow) -> Mapping[int, Sequence[R
         events = [event for event in list_promotions(conn, int(source)) if event.manual]
     repeats: dict[int, list[Repeat]] = {}
     for event in events:
-        action = "rollback" if event.reason.startswith(_ROLLED_BACK) else _BY_STATE[event.state]
-        reason = event.reason.removeprefix(f"{_ROLLED_BACK}: ")
+        action = "rollback" if event.reason.startswith(BY_HAND) else _BY_STATE[event.state]
+        reason = event.reason.removeprefix(f"{BY_HAND}: ")
         repeats.setdefault(event.batch, []).append(partial(_repeat, rules, Deed(action, event.ordinal, event.actor, reason)))
     return repeats
 
