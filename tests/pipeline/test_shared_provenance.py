@@ -21,7 +21,11 @@ from tests.projects.tiny import Content, amount
 Worlds = Callable[..., World]
 
 TRAININGS = pytest.mark.parametrize(
-    "training", [{}, {"use_previous_model": True, "carry_optimizer": True}], ids=["afresh", "from the one before"]
+    "training",
+    [
+        pytest.param({}, id="afresh", marks=pytest.mark.soak("production")),
+        pytest.param({"use_previous_model": True, "carry_optimizer": True}, id="from the one before"),
+    ],
 )
 
 
