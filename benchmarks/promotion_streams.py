@@ -65,6 +65,16 @@ def reversing_drift(rng: np.random.Generator, n: int) -> Pair:
     return Pair(_signs(rng, 0.05 + mean / 2, 0.05 - mean / 2), mean, 0.0)
 
 
+def classifiers(difference: float, differing: float) -> Stream:
+    """Return a stream of two classifiers with a difference of accuracies that differ on a share of the samples."""
+
+    def drawn(rng: np.random.Generator, n: int) -> Pair:
+        wins, losses = np.full(n, (differing + difference) / 2), np.full(n, (differing - difference) / 2)
+        return Pair(_signs(rng, wins, losses), np.full(n, difference), difference)
+
+    return drawn
+
+
 #: Streams on which no test should promote, with the margin. All but ``correlated means`` have a running mean of conditional
 #: expectations that never exceeds it.
 NULL_STREAMS: Final[dict[str, tuple[Stream, float]]] = {
@@ -153,11 +163,10 @@ def samples_until_better(
         alpha: error probability.
         seed: of the streams.
     """
-    found = []
+    found, stream = [], classifiers(difference, differing)
     for number in range(streams):
         rng = np.random.default_rng([seed, number])
-        shares = np.full(most, (differing + difference) / 2), np.full(most, (differing - difference) / 2)
-        run = DifferenceState().running(_signs(rng, *shares))
+        run = DifferenceState().running(stream(rng, most).differences)
         at = slice(every - 1, None, every)
         looks = Running(run.n[at], run.total[at], run.squares[at])
         better = np.flatnonzero(log_evidence(looks, 0.0) > -np.log(alpha))

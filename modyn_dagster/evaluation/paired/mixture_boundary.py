@@ -11,6 +11,7 @@ Source: S. R. Howard, A. Ramdas, J. McAuliffe, J. Sekhon, Time-uniform, nonparam
 of Statistics 2021, Theorem 4 and Proposition 9.
 """
 
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -83,11 +84,20 @@ def _value_and_slope(s: Float64, v: Float64, rho: float) -> tuple[Float64, Float
     from scipy.special import gammainc
 
     a = v + rho
-    excess = s - a * np.log1p(s / a)
-    share, first_share = gammainc(a, s + a), gammainc(rho, rho)
-    value = excess + _stirling(a) - _stirling(np.asarray(rho, np.float64)) + np.log(share / first_share)
-    slope = s / (s + a) + np.exp(-excess - _stirling(a)) / (share * (s + a))
+    excess, error = s - a * np.log1p(s / a), _stirling(a)
+    first_error, first_share = _at_first(rho)
+    share = gammainc(a, s + a)
+    value = excess + error - first_error + np.log(share / first_share)
+    slope = s / (s + a) + np.exp(-excess - error) / (share * (s + a))
     return np.asarray(value), np.asarray(slope)
+
+
+@cache
+def _at_first(rho: float) -> tuple[float, float]:
+    """Error of Stirling's formula and incomplete gamma function before the first sample."""
+    from scipy.special import gammainc
+
+    return float(_stirling(np.asarray(rho, np.float64))), float(gammainc(rho, rho))
 
 
 def _stirling(a: Float64) -> Float64:

@@ -39,6 +39,7 @@ class Job:
         live: tick its sensor and launch what that asks for until it asks for nothing, instead of a replay.
         deletion: deletion request to execute instead of all that.
         victim: process to kill at ``point`` instead of the child itself.
+        table: whose commits alone are counted; none: all.
     """
 
     environment: Mapping[str, str]
@@ -50,6 +51,7 @@ class Job:
     deletion: int | None = None
     point: Mapping[str, Any] | None = None
     victim: int | None = None
+    table: str = ""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def _run(job: Job) -> None:
     os.environ.update(job.environment)
     sys.path.insert(0, os.environ["PYTHONPATH"])
     point = Point(**job.point) if job.point else None
-    watch = Watch(job.database, Path(os.environ["MODYN_HOME"]), point)
+    watch = Watch(job.database, Path(os.environ["MODYN_HOME"]), point, job.table)
     if job.victim is not None:
         victim = job.victim
         watch.act = lambda: os.kill(victim, signal.SIGKILL)

@@ -31,11 +31,15 @@ class Point:
 
 @dataclass
 class Watch:
-    """Counts commits to one database and renames below one folder; acts when ``point`` is reached."""
+    """Counts commits to one database and renames below one folder; acts when ``point`` is reached.
+
+    With a ``table`` only commits count that wrote rows of it.
+    """
 
     database: str
     folder: Path
     point: Point | None = None
+    table: str = ""
     act: Callable[[], None] = field(default=lambda: os.kill(os.getpid(), signal.SIGKILL))
     passed: list[str] = field(default_factory=list)
     _counts: dict[Kind, int] = field(default_factory=lambda: {"commit": 0, "rename": 0})
@@ -78,7 +82,15 @@ class Watch:
         if getattr(getattr(raw, "info", None), "dbname", None) != self.database or raw.autocommit:
             return False
         with raw.cursor() as cursor:
-            cursor.execute("select pg_current_xact_id_if_assigned() is not null")
+            if self.table:
+                # Held by those that insert, update or delete rows, to the end of their transaction.
+                cursor.execute(
+                    "select exists (select from pg_locks join pg_class on pg_class.oid = relation "
+                    "where pid = pg_backend_pid() and mode = 'RowExclusiveLock' and relname = %s)",
+                    [self.table],
+                )
+            else:
+                cursor.execute("select pg_current_xact_id_if_assigned() is not null")
             return bool(cursor.fetchone()[0])
 
 

@@ -24,11 +24,15 @@ _INSTANCE: Final = "telemetry: {enabled: false}\n"
 
 @dataclass(frozen=True)
 class World:
-    """An installation without servers, worked on by children of a fork server."""
+    """An installation without servers, worked on by children of a fork server.
+
+    With a ``table`` commits are counted, and children killed, only where they wrote rows of it.
+    """
 
     deployment: Deployment
     server: RunningServer
     forks: ForkServer
+    table: str = ""
 
     @property
     def settings(self) -> Settings:
@@ -54,7 +58,7 @@ class World:
         prefix = f"{self.settings.database_prefix}{name}_"
         folder = self.settings.home.parent / name
         settings = replace(self.settings, home=folder / "home", database_prefix=prefix)
-        copy = World(Deployment(settings), self.server, self.forks)
+        copy = World(Deployment(settings), self.server, self.forks, self.table)
         self.deployment.close()
         self.server.create_database(copy.database, template=self.database)
         shutil.copytree(self.settings.home, settings.home)
@@ -96,4 +100,4 @@ class World:
     def _job(self, point: Point | None) -> Job:
         environment = self.deployment.environment | {"DAGSTER_HOME": str(self.instance_folder), "MODYN_MLFLOW_URI": ""}
         report = self.instance_folder / "report.json"
-        return Job(environment, self.database, str(report), point=asdict(point) if point else None)
+        return Job(environment, self.database, str(report), point=asdict(point) if point else None, table=self.table)
