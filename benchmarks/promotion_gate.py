@@ -182,11 +182,14 @@ def main() -> None:
     parser.add_argument("--candidates", type=int, default=100, help="candidates of a run, one after the other")
     parser.add_argument("--batches", type=int, default=4, help="batches, and so looks, of each candidate")
     parser.add_argument("--size", type=int, default=100, help="samples of a batch")
-    parser.add_argument("--power-streams", type=int, default=100, help="streams for each number of batches until a promotion")
+    parser.add_argument("--power-streams", type=int, default=100, help="streams for each number of batches; 0: no table")
+    parser.add_argument("--stream", action="append", choices=list(GATE_STREAMS), help="only runs on this kind of stream")
     options = parser.parse_args()
-    sys.stdout.write(power_table(options.power_streams, options.size) + "\n\n")
+    if options.power_streams:
+        sys.stdout.write(power_table(options.power_streams, options.size) + "\n\n")
     rows: list[tuple[str, str, Promotions]] = []
-    for name, (stream, margin) in GATE_STREAMS.items():
+    for name in options.stream or GATE_STREAMS:
+        stream, margin = GATE_STREAMS[name]
         tests: list[TestName] = ["confidence_sequence"]
         for test in tests + (["mcnemar"] if margin == 0 else []):
             given = {key: getattr(options, key) for key in ("runs", "candidates", "batches", "size")}
