@@ -30,6 +30,16 @@ def begin_trial(number: int, champion: int, evidence: Evidence) -> Trial:
     return Trial(number, champion, *here, 1, *here)
 
 
+def renewed(rules: PromotionSpec, trial: Trial, since: int, evidence: Evidence) -> tuple[Trial, int]:
+    """Return the test with a new window where the last look reached the end of the one before, and the batch it counts from."""
+    if rules.window is None or trial.window_since is None or evidence.time is None:
+        return trial, since
+    if evidence.time - trial.window_since <= seconds_of(rules.window) * _MICROSECONDS:
+        return trial, since
+    here = {"window_after": evidence.last_key, "window_begun": evidence.batch, "window_since": evidence.time}
+    return replace(trial, window=trial.window + 1, looks=0, numbers={}, **here), evidence.batch
+
+
 def look(rules: PromotionSpec, metric: str, candidate: int, trial: Trial, since: int, evidence: Evidence) -> Looked:
     """Take the pairs that have entered since a batch, and judge all of the window.
 
@@ -44,7 +54,7 @@ def look(rules: PromotionSpec, metric: str, candidate: int, trial: Trial, since:
         since: ordinal of the batch of the last look.
         evidence: after this batch.
     """
-    trial, since = _renewed(rules, trial, since, evidence)
+    trial, since = renewed(rules, trial, since, evidence)
     alpha = spent_alpha(alpha_of_candidate(trial.number, 1 - rules.confidence), trial.window)
     entered = evidence.pairs(candidate, trial.champion, trial.window_after, trial.window_begun, since)
     trial = replace(trial, n=trial.n + len(entered))
@@ -58,16 +68,6 @@ def look(rules: PromotionSpec, metric: str, candidate: int, trial: Trial, since:
         reason = f"{covered:.1%} of the mature samples have a label, below min_coverage {rules.min_coverage:g}"
         return Looked(looked.trial, undecided(reason, verdict.n, margin=verdict.margin, confidence=verdict.confidence))
     return looked
-
-
-def _renewed(rules: PromotionSpec, trial: Trial, since: int, evidence: Evidence) -> tuple[Trial, int]:
-    """Return the test with a new window where the last look reached the end of the one before, and what it counts from."""
-    if rules.window is None or trial.window_since is None or evidence.time is None:
-        return trial, since
-    if evidence.time - trial.window_since <= seconds_of(rules.window) * _MICROSECONDS:
-        return trial, since
-    here = {"window_after": evidence.last_key, "window_begun": evidence.batch, "window_since": evidence.time}
-    return replace(trial, window=trial.window + 1, looks=0, numbers={}, **here), evidence.batch
 
 
 def _counted(rules: PromotionSpec, metric: str, trial: Trial, entered: Pairs, alpha: float, *, open_: bool) -> Looked:
