@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,13 @@ import dagster as dg
 import numpy as np
 import pytest
 
+from modyn_dagster.assets.metadata.champions import champion_check
 from modyn_dagster.assets.metadata.entries import DETAILS
 from modyn_dagster.build import build_definitions
 from modyn_dagster.catalog.database.urls import database_url
 from modyn_dagster.catalog.results.promotions import PromotionRow, gate_of, list_promotions
 from modyn_dagster.catalog.runs import RunRow, live_run
-from modyn_dagster.evaluation.promotion.state import GateState
+from modyn_dagster.evaluation.promotion.state import ROLLBACK, GateState
 from modyn_dagster.pipeline.promotion.actions import act
 from modyn_dagster.pipeline.promotion.decided_trial import decided_trial
 from modyn_dagster.settings import Settings
@@ -160,9 +162,14 @@ def test_every_change_is_shown_once_whoever_made_it_and_the_check_has_the_pictur
     chosen = "bob chose it, without a test that it passed: rolled back by hand: another complaint"
     assert [each[1] for each in checks(face)[3:]] == [chosen] * 2
 
-    # The picture is that of the pairs that the gate had: the last bounds are those of its verdict.
     with face.platform.transaction() as conn:
         events = list_promotions(conn, run.id)
+    by_rule = replace(newest, actor=ROLLBACK, before="retired", manual=False, verdict=None, reason="its score was bad")
+    warned = champion_check(dg.AssetKey(CHAMPION), face.platform, run, events, by_rule)
+    assert (warned.passed, warned.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert warned.description == "No test made this model the champion: its score was bad"
+
+    # The picture is that of the pairs that the gate had: the last bounds are those of its verdict.
     trial = decided_trial(face.platform, run, events, newest)
     assert trial is not None
     path, verdict = trial.result.path, trial.result.verdict

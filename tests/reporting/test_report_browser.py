@@ -273,7 +273,8 @@ def test_the_contents_lead_to_every_part_of_the_page(browser: Browser, tmp_path:
 
 def test_every_table_is_a_file_with_exact_numbers_and_texts_that_no_spreadsheet_runs(browser: Browser, tmp_path: Path) -> None:
     report = a_report([6, 4], 10)
-    first = replace(report.pipelines[0], label='=cmd|"a", b')
+    live = Table(("model", "why"), (("4f3a9c0b17de", "=1+1"),))
+    first = replace(report.pipelines[0], label='=cmd|"a", b', live=live)
     opened = Opened(browser, replace(report, pipelines=(first, report.pipelines[1])), tmp_path)
     for table in opened.page.evaluate("[...document.querySelectorAll('table')].map(t => t.id)"):
         assert len(opened.download(table, tmp_path)) == opened.page.locator(f"#{table} tr").count() > 1, table
@@ -281,6 +282,7 @@ def test_every_table_is_a_file_with_exact_numbers_and_texts_that_no_spreadsheet_
     assert [row[0] for row in rows] == ["pipeline", """'=cmd|"a", b""", "pipeline_01"]
     assert float(rows[2][4]) == pytest.approx(report.pipelines[1].total_seconds, rel=1e-5)
     assert len(rows[2][6]) > len(opened.cells(2)[6])
+    assert opened.download("live", tmp_path)[1] == ["4f3a9c0b17de", "'=1+1"]
     opened.quiet()
 
 
