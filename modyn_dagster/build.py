@@ -23,6 +23,8 @@ from modyn_dagster.assets.jobs import (
 )
 from modyn_dagster.assets.labels.asset import labels_asset
 from modyn_dagster.assets.measurement import measurement_asset
+from modyn_dagster.assets.promotion.champion import champion_asset
+from modyn_dagster.assets.promotion.job import promotion_job
 from modyn_dagster.assets.replay import replay_asset
 from modyn_dagster.assets.samples import freshness_check, samples_asset
 from modyn_dagster.assets.scrub import scrub, scrub_schedule
@@ -121,6 +123,9 @@ def _of_pipeline(assets: PipelineAssets) -> dg.Definitions:
         made.append(measurement_asset(assets))
     sensors = [triggering_sensor(assets, list(jobs))]
     jobs.append(trigger_now_job(assets))
+    if assets.pipeline.promotion is not None:
+        made.append(champion_asset(assets))
+        jobs.append(promotion_job(assets))
     if (notify := assets.pipeline.notify) is not None:
         jobs.append(notify_job(assets, notify))
         sensors.append(notifying_sensor(assets, jobs[-1]))

@@ -47,6 +47,11 @@ _CHECKS: Final[Mapping[str, Sequence[_Check]]] = {
         _Check("enough_samples", False, "Every closed interval has the samples that the spec asks for."),
         _Check("champion", False, "Where both were judged, the model is at least as good as the champion before it."),
     ],
+    "champion": [
+        _Check(
+            "better_by_test", False, "The champion passed its test, is the first model, or was chosen by a person, who is named."
+        ),
+    ],
 }
 
 

@@ -13,6 +13,7 @@ from modyn_dagster.assets.dagster_runs import PERMANENT_TAG, reserved_for
 from modyn_dagster.assets.live.backlog import backlog_events
 from modyn_dagster.assets.live.unshown import made_up_events
 from modyn_dagster.assets.metadata.stages import stage_events
+from modyn_dagster.assets.promotion.shown import show_champions
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.assets.tracking.links import MlflowLinks
 from modyn_dagster.assets.training import patient
@@ -69,6 +70,7 @@ def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
             keys = [work.trigger.partition_key for work in judged]
             yield from made_up_events(context.instance, platform, assets, judged[-1].run, keys)
             yield from backlog_events(context, assets, platform, links, modyn_fast_path.settings(), pool)
+        yield from show_champions(context, assets, platform)
         links.run(judged[-1].run)
         yield from check_outputs("evaluation", assets.key("evaluation"))
 

@@ -90,7 +90,7 @@ class DatasetAssets:
 
 @dataclass(frozen=True, slots=True)
 class PipelineAssets:
-    """``training_set``, ``model``, ``evaluation``, ``measurement`` and ``replay`` of a pipeline."""
+    """``training_set``, ``model``, ``evaluation``, ``measurement``, ``champion`` and ``replay`` of a pipeline."""
 
     pipeline: PipelineSpec
     dataset: DatasetSpec

@@ -18,7 +18,7 @@ from modyn_dagster.values.digest import json_digest
 
 DatasetAsset = Literal["samples", "labels", "comparison"]
 TriggerAsset = Literal["training_set", "model", "evaluation"]
-PipelineAsset = TriggerAsset | Literal["replay", "measurement"]
+PipelineAsset = TriggerAsset | Literal["replay", "measurement", "champion"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ _TEXTS: Final[Mapping[str, str]] = {
     "evaluation": "How good the model is, interval by interval, on every evaluation sample so far; one partition per trigger.",
     "measurement": "What the triggering policy wants to know before it decides: drift between windows, the newest model's "
     "performance, and the decisions that follow, one partition per batch. The sensor asks for it; replays show theirs here too.",
+    "champion": "The model of the live run that its gate, or a person, has made the champion: a materialization per change, with "
+    "trigger, reason, actor, the numbers of the test, and what was live when. Assets of other projects may depend on it.",
     "replay": "Experiment mode: select a range of batches and launch a backfill. One run walks them in order, decides, "
     "trains and evaluates as production would have. Launched again, it continues.",
 }
@@ -63,6 +65,7 @@ _KINDS: Final[Mapping[str, Callable[[AssetProps], set[str]]]] = {
     "model": lambda _: {"pytorch", "mlflow"},
     "evaluation": lambda _: {"pytorch", "mlflow"},
     "measurement": lambda _: {"pytorch", "postgres"},
+    "champion": lambda _: {"pytorch", "postgres"},
     "replay": lambda _: {"pytorch", "mlflow"},
 }
 

@@ -104,7 +104,7 @@ def _remove(
 
 #: Assets of a pipeline and of a dataset, by the last part of their keys.
 _ASSETS: Final = {
-    "pipeline": ("training_set", "model", "evaluation", "measurement", "replay"),
+    "pipeline": ("training_set", "model", "evaluation", "measurement", "champion", "replay"),
     "dataset": ("samples", "comparison"),
 }
 

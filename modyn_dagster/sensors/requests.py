@@ -21,6 +21,7 @@ from modyn_dagster.assets.dagster_runs import (
     unfinished_runs,
 )
 from modyn_dagster.assets.live.unshown import unshown_triggers
+from modyn_dagster.assets.promotion.shown import unshown_champion
 from modyn_dagster.assets.specs import PipelineAssets, batches_of, triggers_of, unknown_partitions
 from modyn_dagster.backoff import growing_pause
 from modyn_dagster.values.digest import bytes_digest
@@ -90,11 +91,12 @@ def evaluation_request(
         return None, replace(mark, looking=here, looked=scan.looked), f"{scan.looked} models are judged, the next tick looks on"
     # Nothing to judge, but a kill may have swallowed the events of models: judging again shows them, and computes nothing.
     due = due or unshown_triggers(instance, platform, assets, run)[:MODELS_AT_ONCE]
-    if not due and found.looks:
+    unshown = "" if due else unshown_champion(instance, platform, assets, run)
+    if not due and (found.looks or unshown):
         due = _newest_trained(platform, run)
     if not due:
         return None, EvaluationCursor(settled=here), "every model is judged"
-    wanted = _due_name(run, changes, due)
+    wanted = _due_name(run, changes + unshown, due)
     attempt = mark.attempt + 1 if mark.asked == wanted else 1
     if attempt > 1 and (reason := _given_up(instance, assets, wanted, mark.attempt)) is not None:
         text = f"judging {len(due)} models failed {reason}, see the runs of evaluate__{assets.name}"
@@ -127,7 +129,7 @@ def _run_key(assets: PipelineAssets, wanted: str, attempt: int) -> str:
 
 
 def _newest_trained(platform: "Platform", run: "RunRow") -> "list[TriggerRow]":
-    """The newest trigger with a model: judging it again computes nothing, and the gate of promotions looks afterwards."""
+    """The newest trigger with a model: judging it again computes nothing; then the gate looks, and champions are shown."""
     from modyn_dagster.catalog.triggers import list_triggers
 
     with platform.transaction() as conn:

@@ -15,8 +15,10 @@ from modyn_dagster.catalog.results.evaluations import list_evaluations
 from modyn_dagster.catalog.results.promotions import PromotionRow, gate_of, list_promotions, move_gate
 from modyn_dagster.catalog.runs import get_run, live_run, move_run, pipeline_run
 from modyn_dagster.cli import main
-from modyn_dagster.cli.model import promotion
-from modyn_dagster.pipeline.promotion import actions
+from modyn_dagster.evaluation.promotion.succession import crowned
+from modyn_dagster.reporting.page.records import read_report
+from modyn_dagster.reporting.promotion.live_history import read_history
+from modyn_dagster.reporting.promotion.tables import live_table
 from tests.conftest import TEMPLATE, RunningServer
 from tests.pipeline.world import World, make_world
 from tests.projects.tiny import amount
@@ -49,6 +51,7 @@ def world(lived: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setenv("COLUMNS", "400")
     with lived.platform.transaction() as conn:
         run = live_run(conn, "asked")
+        assert run is not None
         gate, n_events = gate_of(conn, run.id), len(list_promotions(conn, run.id))
     yield lived
     with lived.platform.transaction() as conn:
@@ -121,11 +124,15 @@ def test_the_score_then_is_the_mean_of_the_cells_that_began_while_the_model_was_
     [first], passed = in_state(world, "champion"), in_state(world, "passed")[-1]
     done("promote", passed.partition_key)
     later = [event for event in events(world) if event.state == "champion"][-1]
+    assert first.time is not None
+    assert later.time is not None
     with world.platform.transaction() as conn:
         cells = [
             cell.value
             for cell in list_evaluations(conn, first.run_id)
-            if (cell.ordinal, cell.metric) == (first.ordinal, "accuracy") and first.time <= cell.interval_start < later.time
+            if (cell.ordinal, cell.metric) == (first.ordinal, "accuracy")
+            and cell.value is not None
+            and first.time <= cell.interval_start < later.time
         ]
     period, now = shown()["live"]
     assert (period["intervals"], len(cells)) == (len(cells), period["intervals"])
@@ -154,7 +161,7 @@ def test_candidates_are_shown_with_state_test_and_pairs_and_one_is_rejected(worl
 
 def test_of_two_people_at_once_the_second_is_told_and_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     passed = in_state(world, "passed")[-1]
-    before, crowned = events(world), actions.crowned
+    before = events(world)
 
     def meanwhile(*arguments: Any, **options: Any) -> Any:
         with world.platform.transaction() as conn:
@@ -162,7 +169,7 @@ def test_of_two_people_at_once_the_second_is_told_and_changes_nothing(world: Wor
             move_gate(conn, row, "run", batch=row.batch, state=row.state)
         return crowned(*arguments, **options)
 
-    monkeypatch.setattr(actions, "crowned", meanwhile)
+    monkeypatch.setattr("modyn_dagster.pipeline.promotion.actions.crowned", meanwhile)
     text = refused("promote", passed.partition_key)
     assert "somebody else changed the promotions of live run 1 of asked" in text
     assert "look at `modyn-dagster model history asked` and try again" in text
@@ -174,8 +181,10 @@ def test_a_rollback_loads_the_earlier_model_first_and_the_champion_stays_where_i
     done("promote", passed.partition_key)
     place = Path(str(world.platform.model_store.root))
     place.rename(place.with_name("elsewhere"))
-    text = refused("rollback", "asked")
-    place.with_name("elsewhere").rename(place)
+    try:
+        text = refused("rollback", "asked")
+    finally:
+        place.with_name("elsewhere").rename(place)
     assert f"the model of trigger {first.ordinal} cannot be loaded, so the champion stays" in text
     assert world.reread(first.run_id).champion_model == passed.model_hash
 
@@ -194,7 +203,7 @@ def test_mistakes_are_told_in_one_sentence(world: World, monkeypatch: pytest.Mon
     assert "no run of asked with id 7" in refused("history", "asked", "--run", "7")
     assert "plain has not run yet" in refused("history", "plain")
     assert "plain has no open live run" in refused("rollback", "plain")
-    monkeypatch.setattr(promotion.getpass, "getuser", nobody)
+    monkeypatch.setattr("getpass.getuser", nobody)
     assert "must name you" in refused("promote", first.partition_key)
 
 
@@ -224,6 +233,19 @@ def test_the_status_of_a_pipeline_shows_its_champion_and_candidates(world: World
     assert row["promotion"]["champion"] == first.partition_key
     passed = in_state(world, "passed")[-1]
     assert row["promotion"]["candidates"][passed.partition_key] == "passed"
+
+
+def test_the_report_of_the_dataset_has_the_table_of_pipelines_that_promote(world: World) -> None:
+    done("promote", in_state(world, "passed")[-1].partition_key, "--reason", "a | b")
+    with world.platform.transaction() as conn:
+        [record] = read_report(conn, ["asked", "plain"], title="t").pipelines
+        found = read_history(conn, world.run("asked", "live"))
+    assert found is not None
+    assert record.live == live_table(found)
+    assert [row[7] for row in record.live.rows] == ["the first model", "a | b"]
+    newest = live_table(found, most=1)
+    assert newest.rows == record.live.rows[1:]
+    assert "earlier: 1 left out" in newest.caption
 
 
 def test_a_pipeline_without_promotion_says_so_and_its_status_names_no_champion(world: World) -> None:

@@ -7,18 +7,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from PIL import Image
 
 from modyn_dagster.errors import WriteFailed
+from modyn_dagster.evaluation.paired.comparison import PairedResult, PairedTest
+from modyn_dagster.evaluation.paired.verdict import Bounds, judged, undecided
 from modyn_dagster.reporting.comparison import Comparison, compare_runs
+from modyn_dagster.reporting.paired_comparison import ModelComparison
 from modyn_dagster.reporting.plots import runs
 from modyn_dagster.reporting.plots.figures import MAX_MARKDOWN, as_markdown, save
 from modyn_dagster.reporting.plots.late_scores import known_and_final
+from modyn_dagster.reporting.plots.paired_bounds import paired_bounds
 from modyn_dagster.reporting.scores import NO_ACTIVE_MODEL, IntervalScore, LateScore
 from modyn_dagster.reporting.summary import RunSummary, TrainedModel, TriggerCounts
 from tests.reporting.story import year
@@ -177,3 +182,18 @@ def test_the_scores_of_a_run_whose_labels_arrive_later_have_a_line_with_the_labe
     np.testing.assert_allclose(np.asarray(line.get_ydata(), float), [np.nan, 0.6, 0.7])
     [axes] = runs.score_over_time(plain).axes
     assert "currently active, with the labels so far" not in [line.get_label() for line in axes.lines]
+
+
+def test_a_test_without_bounds_along_the_stream_is_drawn_as_its_interval_and_an_open_one_as_its_reason() -> None:
+    test = PairedTest("roc_auc", "block_bootstrap", 0.01)
+    verdict = judged(900, 0.03, Bounds(0.004, 0.058, 0.001, 0.061), margin=0.01, confidence=0.95)
+    figure = paired_bounds(ModelComparison("p 1", "p 0", test, PairedResult(verdict, None), (0.9, 0.87)))
+    axes = figure.axes[0]
+    [segment] = cast(LineCollection, axes.collections[0]).get_segments()
+    np.testing.assert_allclose(segment, [[900, 0.001], [900, 0.061]])
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["margin 0.01", "95% interval"]
+    few = undecided("3 samples, at least 10 are needed", 3, margin=0, confidence=0.95)
+    open_ = paired_bounds(ModelComparison("p 1", "p 0", test, PairedResult(few, None), (None, None)))
+    assert [text.get_text() for text in open_.axes[0].texts] == ["3 samples, at least 10 are needed"]

@@ -15,6 +15,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from modyn_dagster.evaluation import composite_scores, currently_active, currently_trained
 from modyn_dagster.reporting.page.data import ReportData
 from modyn_dagster.reporting.page.document import write_report
+from modyn_dagster.reporting.promotion.tables import LIVE_HEADER
+from modyn_dagster.reporting.tables import Table
 from tests.reporting.made_up import a_confusion, a_report
 
 CHROMIUM: Final = shutil.which("chromium")
@@ -271,7 +273,8 @@ def test_the_contents_lead_to_every_part_of_the_page(browser: Browser, tmp_path:
 
 def test_every_table_is_a_file_with_exact_numbers_and_texts_that_no_spreadsheet_runs(browser: Browser, tmp_path: Path) -> None:
     report = a_report([6, 4], 10)
-    first = replace(report.pipelines[0], label='=cmd|"a", b')
+    live = Table(("model", "why"), (("4f3a9c0b17de", "=1+1"),))
+    first = replace(report.pipelines[0], label='=cmd|"a", b', live=live)
     opened = Opened(browser, replace(report, pipelines=(first, report.pipelines[1])), tmp_path)
     for table in opened.page.evaluate("[...document.querySelectorAll('table')].map(t => t.id)"):
         assert len(opened.download(table, tmp_path)) == opened.page.locator(f"#{table} tr").count() > 1, table
@@ -279,6 +282,7 @@ def test_every_table_is_a_file_with_exact_numbers_and_texts_that_no_spreadsheet_
     assert [row[0] for row in rows] == ["pipeline", """'=cmd|"a", b""", "pipeline_01"]
     assert float(rows[2][4]) == pytest.approx(report.pipelines[1].total_seconds, rel=1e-5)
     assert len(rows[2][6]) > len(opened.cells(2)[6])
+    assert opened.download("live", tmp_path)[1] == ["4f3a9c0b17de", "'=1+1"]
     opened.quiet()
 
 
@@ -380,4 +384,39 @@ def test_the_final_score_of_a_metric_is_drawn_beside_the_one_as_known(browser: B
     opened.choose("#metric", "log_loss")
     opened.look_at("over-time")
     assert not [name for name, _ in opened.page.evaluate(drawn) if "final" in name]
+    opened.quiet()
+
+
+def test_what_was_live_when_is_shown_for_a_pipeline_that_promotes_and_for_no_other(browser: Browser, tmp_path: Path) -> None:
+    report = a_report([12, 8], 25)
+    reason = "on 1,412 samples the candidate is better by 0.031; with 97.5% confidence the true difference exceeds 0.004"
+    rows = (
+        (
+            "4f3a9c0b17de",
+            "000003-000000",
+            "2026-03-01 04:00:12",
+            "now",
+            "2026-02-01 00:00:00",
+            "now",
+            "gate",
+            reason,
+            "0.9310 (4)",
+        ),
+        ("77aa9c0b17de", "000003-000002", "2026-03-01 04:00:12", "now", "–", "now", "ann", "<b>by hand</b>", "–"),
+    )
+    live = Table(LIVE_HEADER, rows, "score then: mean accuracy")
+    report = replace(report, pipelines=(replace(report.pipelines[0], live=live), report.pipelines[1]))
+    opened = Opened(browser, report, tmp_path)
+    opened.look_at("live")
+    assert opened.cells(0, "live") == list(LIVE_HEADER)
+    assert [opened.cells(row, "live") for row in (1, 2)] == [list(row) for row in rows]
+    assert opened.page.inner_text("#live-caption") == "score then: mean accuracy"
+    # Reasons are sentences, and no one scrolls aside to read them.
+    assert opened.page.evaluate("document.getElementById('live').scrollWidth") <= 1240
+    assert opened.download("live", tmp_path)[1] == list(rows[0])
+    if folder := os.environ.get("MODYN_SCREENSHOTS"):
+        opened.page.locator("#live-section").screenshot(path=Path(folder) / "live-report.png")
+    opened.choose("#focus", report.pipelines[1].label)
+    assert not opened.page.is_visible("#live-section")
+    assert not opened.page.is_visible("nav a[href='#live-section']")
     opened.quiet()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 Result = Literal["better", "worse or equal", "undecided"]
 
@@ -48,6 +48,17 @@ class PairedVerdict:
     def to_json(self) -> Mapping[str, Any]:
         """Fields as JSON values."""
         return asdict(self)
+
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> Self:
+        """Read what ``to_json`` returned.
+
+        >>> verdict = undecided("3 samples", 3, margin=0, confidence=0.95)
+        >>> PairedVerdict.of_json(verdict.to_json()) == verdict
+        True
+        """
+        bounds = content["bounds"]
+        return cls(**{**content, "bounds": None if bounds is None else Bounds(**bounds)})
 
 
 def judged(n: int, difference: float, bounds: Bounds, *, margin: float, confidence: float) -> PairedVerdict:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.evaluation.composite.confusion import RunConfusion
+from modyn_dagster.reporting.tables import Table
 
 Times = npt.NDArray[np.datetime64]
 Float64 = npt.NDArray[np.float64]
@@ -43,6 +44,7 @@ class PipelineRecord:
         slices: matrices of parts of the samples, by name of the part, for example ``school=MIT``.
         slice_samples: samples of each part by interval, ``int64[intervals]``.
         label_delay: simulated delay of labels in words; None for none.
+        live: table of what was live when; None for a pipeline that promotes nothing.
         confusion: true against predicted classes of the composite models; None for regressions and without predictions.
     """
 
@@ -63,6 +65,7 @@ class PipelineRecord:
     slice_samples: Mapping[str, Counts] = field(default_factory=dict)
     confusion: RunConfusion | None = None
     label_delay: str | None = None
+    live: Table | None = None
 
     @property
     def total_seconds(self) -> float:

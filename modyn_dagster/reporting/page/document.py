@@ -72,6 +72,8 @@ def _pipeline(record: PipelineRecord, data: ReportData) -> dict[str, Any]:
         "trained": currently_trained(record.train_ends, data.anchors),
     }
 
+    live = record.live
+
     def series(values: npt.NDArray[np.float64]) -> dict[str, list[float | None]]:
         return {name: _numbers(composite_scores(values, choice)) for name, choice in chosen.items()}
 
@@ -97,6 +99,7 @@ def _pipeline(record: PipelineRecord, data: ReportData) -> dict[str, Any]:
         },
         "sliceSamples": {part: int(counts.sum()) for part, counts in record.slice_samples.items()},
         "confusion": confusion_content(record.confusion),
+        "live": None if live is None else {"header": live.header, "rows": live.rows, "caption": live.caption},
         "matrices": {metric: _floats(record.matrices[metric]) for metric in data.metrics},
         "summaries": {metric: _summary(record, data, metric) for metric in data.metrics},
         "decisions": None if record.decisions is None else _decisions(record.decisions),

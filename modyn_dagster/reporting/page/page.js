@@ -11,14 +11,14 @@ function singleTasks() {
   const p = data.pipelines[state.focus];
   byId("single").textContent = p ? `Pipeline ${p.label}` : "No pipeline has run";
   byId("slices-section").hidden = !p || !judgedSlices(p).length;
-  return { matrix: () => drawMatrix(p), confusion: () => drawConfusion(p), "slice-table": () => drawSliceTable(p),
+  return { live: () => drawLive(p), matrix: () => drawMatrix(p), confusion: () => drawConfusion(p), "slice-table": () => drawSliceTable(p),
     slices: () => drawSlices(p), decisions: () => drawDecisions(p), stages: () => drawStages(p) };
 }
 
 // One plot at a time, so that the page answers in between, and only what is on the screen or close to it; a newer wish for
 // the same plot replaces an older one.
 const waiting = new Map();
-const near = new Set(["table", "confusion", "slice-table"]);
+const near = new Set(["table", "live", "confusion", "slice-table"]);
 let drawing = false;
 function draw(tasks) {
   Object.entries(tasks).forEach(([name, task]) => { waiting.set(name, task); byId(name).dataset.drawn = "no"; });

@@ -18,6 +18,8 @@ from modyn_dagster.evaluation import anchor_of
 from modyn_dagster.evaluation.composite.confusion import RunConfusion
 from modyn_dagster.reporting.comparison import choose_runs, common_metrics
 from modyn_dagster.reporting.page.data import Counts, DecisionSeries, Float64, PipelineRecord, ReportData, Times
+from modyn_dagster.reporting.promotion.live_history import read_history
+from modyn_dagster.reporting.promotion.tables import live_table
 from modyn_dagster.reporting.scores import Interval, spec_of, times_of
 
 _STAGES: Final = ("select", "train", "save", "evaluate")
@@ -115,6 +117,7 @@ def _record(
     whole = [cell for cell in cells if cell.subset == ""]
     parts = sorted({cell.subset for cell in cells} - {""})
     written = bytes_by_trigger(conn, run.id)
+    history = read_history(conn, run)
     return PipelineRecord(
         label=f"{run.pipeline} (seed {run.seed})" if several else run.pipeline,
         group=run.pipeline,
@@ -133,6 +136,7 @@ def _record(
         slice_samples={part: _sample_counts([c for c in cells if c.subset == part], intervals) for part in parts},
         confusion=None if confusion_of is None else confusion_of(conn, run),
         label_delay=None if delay is None else delay.words(),
+        live=None if history is None else live_table(history),
     )
 
 

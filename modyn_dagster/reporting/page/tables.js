@@ -81,6 +81,16 @@ function delays(rows) {
   return late.length ? ` Labels come later by simulation: ${late.join(", ")}.` : "";
 }
 
+// Champions of a pipeline that promotes models.
+function drawLive(p) {
+  const live = p?.live;
+  byId("live-section").hidden = !live;
+  document.querySelector("nav a[href='#live-section']").parentElement.hidden = !live;
+  if (!live) return;
+  fill("live", live.header, live.rows.map((row) => row.map((content) => cell(content))), `${p.label}-live`);
+  byId("live-caption").textContent = live.caption;
+}
+
 const share = (part, whole) => (whole ? part / whole : null);
 
 // True classes in lines, predicted ones in columns; of many classes the most confused pairs.

@@ -15,14 +15,20 @@ _MOST_DECIDED: Final = 10
 LIVE_HEADER: Final = ("model", "trigger", "from", "to", "from (stream time)", "to (stream time)", "who", "why", "score then")
 
 
-def live_table(history: LiveHistory) -> Table:
-    """Table of the champions: model, trigger, from and to by the clock and in stream time, who, why, and the score then."""
-    rows = tuple(live_row(each) for each in history.periods)
+def live_table(history: LiveHistory, *, most: int | None = None) -> Table:
+    """Table of the champions: model, trigger, from and to by the clock and in stream time, who, why, and the score then.
+
+    ``most`` is the number of newest ones that are shown; default: all.
+    """
+    shown = history.periods if most is None else history.periods[-most:]
+    rows = tuple(live_row(each) for each in shown)
     caption = (
         f"score then: mean {history.metric} as known, over the intervals that began while the model was the champion"
         if rows
         else "no model was the champion yet: the first one becomes it when its gate has looked at it"
     )
+    if left_out := len(history.periods) - len(shown):
+        caption += f"; earlier: {left_out} left out"
     return Table(LIVE_HEADER, rows, caption, f"What was live when: {history.title}", texts=True)
 
 

@@ -12,9 +12,9 @@ from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.errors import RunError
 from modyn_dagster.evaluation.promotion.state import GateState
 from modyn_dagster.pipeline.event import Event
-from modyn_dagster.pipeline.operate.events import deliver_events
 from modyn_dagster.pipeline.operate.model_retention import no_aliases, retain_models
 from modyn_dagster.pipeline.operate.models_in_use import models_in_use
+from modyn_dagster.pipeline.operate.notification.delivery import deliver_events
 from modyn_dagster.pipeline.promotion.actions import act
 from tests.pipeline import hooks
 from tests.pipeline.world import World
@@ -55,7 +55,7 @@ def test_a_hook_hears_once_of_champions_rejections_and_rollbacks(world_of: Any, 
     act(world.platform, run, "promote", candidates[0], "ann", "a good model")
     act(world.platform, run, "reject", candidates[1], "bob", "a bad day")
     act(world.platform, run, "rollback", None, "ann", "a complaint")
-    list(deliver_events(world.platform, "p", LONG_AGO))
+    list(deliver_events(world.platform, "p", {"hook": LONG_AGO}))
     told = [event for event in heard if event.name.startswith("promotion ")]
     with world.platform.transaction() as conn:
         changes = {f"promotion {each.number}": each for each in list_promotions(conn, run.id)}
@@ -71,7 +71,7 @@ def test_a_hook_hears_once_of_champions_rejections_and_rollbacks(world_of: Any, 
     assert told[1].text.endswith("is the champion, by ann: a good model")
     assert told[3].text.endswith("is the champion again, by ann: rolled back by hand: a complaint")
     heard.clear()
-    assert list(deliver_events(world.platform, "p", LONG_AGO)) == []
+    assert list(deliver_events(world.platform, "p", {"hook": LONG_AGO})) == []
 
 
 def test_retention_keeps_champion_the_ones_before_candidates_and_what_the_gate_has_not_seen(world_of: Any) -> None:
