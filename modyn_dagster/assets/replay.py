@@ -13,6 +13,7 @@ from pydantic import Field
 from modyn_dagster.assets.dagster_runs import log_training, log_waits, reserved_for
 from modyn_dagster.assets.metadata.evaluations import composite_metadata
 from modyn_dagster.assets.metadata.stages import stage_events
+from modyn_dagster.assets.promotion.shown import show_champions
 from modyn_dagster.assets.specs import PipelineAssets, add_partitions, batches_of, triggers_of
 from modyn_dagster.assets.tracking.behind import TrackingBehind, tracking_behind
 from modyn_dagster.distributed.opening import open_pool
@@ -151,6 +152,7 @@ class _ReplayEvents:
         if run is not None:
             self._links.name_run(run)
         yield from self._patiently(self._shown_now)
+        yield from show_champions(self._context, self._assets, self._platform)
 
     def _patiently(self, work: Callable[[], T]) -> T:
         """Result of something that reads or writes Dagster's storage, which may be down for a while."""

@@ -35,7 +35,8 @@ def specs_of(defs: dg.Definitions) -> dict[str, dg.AssetSpec]:
 
 def test_the_example_loads_with_all_assets_sensors_and_jobs(example: dg.Definitions) -> None:
     dg.Definitions.validate_loadable(example)
-    of_pipelines = {f"{p}/{asset}" for p in PIPELINES for asset in ("training_set", "model", "evaluation", "replay")}
+    made = ("training_set", "model", "evaluation", "replay", "champion")
+    of_pipelines = {f"{p}/{asset}" for p in PIPELINES for asset in made}
     assert set(specs_of(example)) == of_pipelines | {"baseball/samples", "baseball/comparison"}
     sensors = {sensor.name: sensor for sensor in example.sensors or []}
     assert set(sensors) == {"new_data__baseball", *(f"triggering__{p}" for p in PIPELINES)}
@@ -74,7 +75,7 @@ def test_an_asset_tells_its_version_source_and_columns_and_a_job_its_owners(exam
     columns = specs["trained_once/training_set"].metadata["dagster/column_schema"].columns
     assert [column.name for column in columns] == ["key", "weight", "chance"]
     owners = {job.name: job.owners for job in example.resolve_all_job_defs() if "__" in job.name[2:]}
-    assert set(owners) == {f"{kind}__{p}" for kind in ("train", "evaluate", "trigger_now") for p in PIPELINES}
+    assert set(owners) == {f"{kind}__{p}" for kind in ("train", "evaluate", "trigger_now", "promotion") for p in PIPELINES}
     assert all(owner == ["team:baseball"] for owner in owners.values())
 
 
@@ -149,6 +150,7 @@ def test_checks_are_on_their_assets_and_block_where_they_must(example: dg.Defini
         ("trained_once/model", "stored_exactly"): True,
         ("trained_once/evaluation", "enough_samples"): False,
         ("trained_once/evaluation", "champion"): False,
+        ("trained_once/champion", "better_by_test"): False,
     }
 
 

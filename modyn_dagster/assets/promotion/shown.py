@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def show_champions(context: dg.AssetExecutionContext, assets: PipelineAssets, platform: "Platform") -> Iterator[AssetEvent]:
-    """Show the changes of the champion of the newest live run that are not shown, as events of this run."""
+    """Show the changes of the champion that are not shown, as events of this run."""
     for run, events, change in _unshown(context.instance, platform, assets):
         made = _events(assets, platform, run, events, change)
         with platform.transaction() as conn:
@@ -43,7 +43,7 @@ def report_champions(instance: dg.DagsterInstance, assets: PipelineAssets, platf
 
 def check_again(assets: PipelineAssets, platform: "Platform") -> Iterator[dg.AssetCheckEvaluation]:
     """Take the check of the present champion again; nothing without one."""
-    run, events = _live_events(platform, assets)
+    run, events = _standing_events(platform, assets)
     crowned = [event for event in events if event.state == "champion"]
     if run is not None and crowned:
         yield champion_check(assets.key("champion"), platform, run, events, crowned[-1])
@@ -58,24 +58,25 @@ def unshown_champion(instance: dg.DagsterInstance, platform: "Platform", assets:
 def _unshown(
     instance: dg.DagsterInstance, platform: "Platform", assets: PipelineAssets
 ) -> "list[tuple[RunRow, Sequence[PromotionRow], PromotionRow]]":
-    """Changes of the champion that are not shown, of the newest live run, with the run and all its events."""
-    run, events = _live_events(platform, assets)
+    """Changes of the champion that are not shown, with the run and all its events."""
+    run, events = _standing_events(platform, assets)
     if run is None:
         return []
     shown = last_shown(instance, assets)
     return [(run, events, each) for each in events if each.state == "champion" and (each.run_id, each.number) > shown]
 
 
-def _live_events(platform: "Platform", assets: PipelineAssets) -> "tuple[RunRow | None, Sequence[PromotionRow]]":
-    """Newest live run of a pipeline that promotes, and the events of its gate."""
+def _standing_events(platform: "Platform", assets: PipelineAssets) -> "tuple[RunRow | None, Sequence[PromotionRow]]":
+    """Newest live run of a pipeline that promotes, or its newest replay where it was never live, and the events of its gate."""
     from modyn_dagster.catalog.results.promotions import list_promotions
     from modyn_dagster.catalog.runs import list_runs
 
     if assets.pipeline.promotion is None:
         return None, []
     with platform.transaction() as conn:
-        live = [run for run in list_runs(conn, assets.name) if run.mode == "live"]
-        return (live[-1], list_promotions(conn, live[-1].id)) if live else (None, [])
+        runs = list_runs(conn, assets.name)
+        standing = ([run for run in runs if run.mode == "live"] or runs)[-1:]
+        return (standing[0], list_promotions(conn, standing[0].id)) if standing else (None, [])
 
 
 def last_shown(instance: dg.DagsterInstance, assets: PipelineAssets) -> tuple[int, int]:
