@@ -58,7 +58,7 @@ def late_world(world_of: Worlds) -> World:
 rows = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 1), st.integers(0, 2)), max_size=2)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(12), deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(6), deadline=None)
 @given(
     plans=st.dictionaries(st.integers(0, 6 * 40 - 1), rows),
     after=st.sampled_from(["20m", "5h", "1d", "25h", "40h", "3d", "9d"]),

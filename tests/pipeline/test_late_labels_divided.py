@@ -42,7 +42,7 @@ def final_cells(world: World, run_id: int) -> list[EvaluationRow]:
         return list_evaluations(conn, run_id)
 
 
-@pytest.mark.parametrize("n_workers", [1, 2])
+@pytest.mark.parametrize("n_workers", [pytest.param(1, marks=pytest.mark.soak("distributed")), 2])
 def test_labels_that_arrive_during_an_evaluation_count_for_all_of_its_models_or_for_none(
     world_of: Worlds, workers, n_workers: int
 ) -> None:

@@ -208,6 +208,7 @@ STEPS: st.SearchStrategy[tuple[str, list[Any]]] = st.one_of(
 )
 
 
+@pytest.mark.soak("labels")
 def test_whatever_came_and_went_every_label_file_comes_back(engine: sa.Engine, settings: Settings, tmp_path: Path) -> None:
     numbers = count()
 

@@ -64,7 +64,7 @@ def late(world_of: Worlds) -> Callable[..., World]:
 
 
 @pytest.mark.long
-@every_variant("performance")
+@every_variant("gdumb")
 def test_labels_that_arrive_after_a_batch_change_nothing_that_was_known_with_it(late: Callable[..., World], variant: str) -> None:
     world = late(pipeline_of(variant))
 

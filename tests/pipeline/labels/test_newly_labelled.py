@@ -38,7 +38,7 @@ def usable(view: DatasetView, labels: list[Label], point: int) -> set[int]:
 points = st.lists(st.tuples(st.integers(0, DAYS - 1), st.integers(0, ROWS - 1)), min_size=1, max_size=6, unique=True)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(20), deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(8), deadline=None)
 @given(seed=st.integers(0, 1000), points=points)
 def test_every_sample_is_new_once_at_the_first_point_that_knows_its_label(
     world: World, seed: int, points: list[tuple[int, int]]
