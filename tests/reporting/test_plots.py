@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -188,9 +189,11 @@ def test_a_test_without_bounds_along_the_stream_is_drawn_as_its_interval_and_an_
     verdict = judged(900, 0.03, Bounds(0.004, 0.058, 0.001, 0.061), margin=0.01, confidence=0.95)
     figure = paired_bounds(ModelComparison("p 1", "p 0", test, PairedResult(verdict, None), (0.9, 0.87)))
     axes = figure.axes[0]
-    [segment] = axes.collections[0].get_segments()
-    np.testing.assert_allclose(segment, [[900, 0.001], [900, 0.061]])
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["margin 0.01", "95% interval"]
+    [interval], legend = axes.collections, axes.get_legend()
+    assert isinstance(interval, LineCollection)
+    np.testing.assert_allclose(interval.get_segments()[0], [[900, 0.001], [900, 0.061]])
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["margin 0.01", "95% interval"]
     few = undecided("3 samples, at least 10 are needed", 3, margin=0, confidence=0.95)
     open_ = paired_bounds(ModelComparison("p 1", "p 0", test, PairedResult(few, None), (None, None)))
     assert [text.get_text() for text in open_.axes[0].texts] == ["3 samples, at least 10 are needed"]
