@@ -144,4 +144,5 @@ def test_the_bootstrap_looks_at_all_pairs_of_the_window_and_counts_its_looks() -
     stream = stream_of([0, 60, 60, 60], [(0, 0.1), (0, 0.95)])
     walk = walked(rules_of("f1", test="block_bootstrap", min_samples=100), stream)
     [change] = [each for each in walk.changes if each.verdict is not None]
+    assert change.verdict is not None
     assert (change.state, change.verdict["n"]) == ("champion", 120)

@@ -71,12 +71,18 @@ def streams(draw: st.DrawFn) -> Stream:
     births = sorted(draw(st.lists(st.integers(0, len(sizes) - 1), min_size=1, max_size=9)))
     models = [(born, draw(st.sampled_from([0.05, 0.5, 0.7, 0.95]))) for born in births]
     late, never = draw(st.sampled_from([0.0, 0.4])), draw(st.sampled_from([0.0, 0.3]))
-    options = {"seed": draw(st.integers(0, 99)), "late": late, "never": never, "maturity": draw(st.integers(0, 2))}
+    options: dict[str, Any] = {
+        "seed": draw(st.integers(0, 99)),
+        "late": late,
+        "never": never,
+        "maturity": draw(st.integers(0, 2)),
+    }
     stream = stream_of(sizes, models, **options)
     made = list(stream.models)
     for field in ("withdrawn", "lost"):
         for number in draw(st.lists(st.integers(0, len(made) - 1), max_size=2)):
-            made[number] = replace(made[number], **{field: draw(st.integers(made[number].born, len(sizes)))})
+            changed: dict[str, Any] = {field: draw(st.integers(made[number].born, len(sizes)))}
+            made[number] = replace(made[number], **changed)
     return replace(stream, models=tuple(made))
 
 
