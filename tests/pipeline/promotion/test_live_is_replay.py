@@ -24,7 +24,7 @@ def promoting(content: Content, **promotion: Any) -> Content:
 
 
 def judged_by_champion() -> Content:
-    """Its triggers judge the champion, and its trainings go on from it."""
+    """A pipeline whose triggers judge the champion, and whose trainings go on from it."""
     content = triggered("judged", WORSE, start="beginning")
     content["training"] |= {"use_previous_model": "champion"}
     return promoting(content)
