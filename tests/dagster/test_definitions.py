@@ -46,7 +46,7 @@ def test_the_example_loads_with_all_assets_sensors_and_jobs(example: dg.Definiti
         "model_store_gc",
         "scrub",
         "delete_samples",
-        *(f"{kind}__{p}" for kind in ("train", "evaluate", "trigger_now") for p in PIPELINES),
+        *(f"{kind}__{p}" for kind in ("train", "evaluate", "trigger_now", "promotion") for p in PIPELINES),
     }
 
 

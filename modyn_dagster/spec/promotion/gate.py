@@ -34,7 +34,9 @@ class PromotionSpec(Spec):
     )
     block: PositiveInt | None = Field(None, description="Mean length of the blocks of block_bootstrap; default: by samples.")
     window: Duration | None = Field(
-        None, description="Evidence is gathered in windows of this length, each with a smaller share of error. Default: one."
+        None,
+        description="Evidence is gathered in windows of this length: a pair counts in the one in which it enters, and each has a "
+        "smaller share of error. Default: one.",
     )
     guardrails: GuardrailsSpec = GuardrailsSpec()
     shadow: ShadowSpec = ShadowSpec()

@@ -71,8 +71,8 @@ class Stream:
     def outputs(self, trigger: int) -> npt.NDArray[np.float32]:
         """Logits of a model for all samples, ``float32[n, 2]``."""
         said = np.where(self.model(trigger).right, self.truth, 1 - self.truth)
-        logits: npt.NDArray[np.float32] = np.eye(2, dtype=np.float32)[said]
-        return logits
+        outputs: npt.NDArray[np.float32] = np.eye(2, dtype=np.float32)[said]
+        return outputs
 
 
 class MemoryEvidence:

@@ -48,7 +48,9 @@ def test_a_value_of_a_slice_with_too_few_pairs_breaks_nothing() -> None:
 
 def test_samples_without_a_value_are_in_no_slice() -> None:
     stream, rule = worse_in_one_group(), {"metric": "accuracy", "max_drop": 0.05, "slice": "group"}
-    stream = replace(stream, groups=np.array([None if group == "b" else group for group in stream.groups], object))
+    groups = stream.groups.copy()
+    groups[groups == "b"] = None
+    stream = replace(stream, groups=groups)
     assert ending(stream, {"metrics": [rule]})[0] == "champion"
 
 

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modyn_dagster.evaluation.promotion.gate import look_at_batch
-from modyn_dagster.evaluation.promotion.state import GateState, State
+from modyn_dagster.evaluation.promotion.state import GateState
 from tests.evaluation.promotion.memory import MemoryEvidence, stream_of
 from tests.evaluation.promotion.walks import WALKS, Walk, rules_of, sure, walked
 
 #: States that a model may have after another one. Only a withdrawn champion makes a waiting candidate the champion, only a
 #: rollback or a withdrawn champion a retired model; nothing follows a rejection or a supersession.
-EDGES = {
+EDGES: dict[str | None, set[str]] = {
     None: {"candidate", "champion"},
     "candidate": {"shadow", "superseded", "rejected", "champion"},
     "shadow": {"passed", "champion", "rejected", "superseded", "candidate"},
@@ -27,7 +27,7 @@ EDGES = {
 
 @given(WALKS)
 def test_models_change_along_the_allowed_edges_and_begin_where_they_were(walk: Walk) -> None:
-    states: dict[int, State] = {}
+    states: dict[int, str] = {}
     for change in walk.changes:
         assert change.before == states.get(change.trigger)
         assert change.state in EDGES[change.before]
@@ -157,7 +157,6 @@ def test_what_a_person_has_to_approve_keeps_its_place_until_then_and_is_tested_n
     assert walk.moves(1) == ["candidate", "shadow", "passed"]
     assert walk.moves(2) == ["candidate"]
     assert walk.end.champion == 0
-    found = [each.after.candidate(1) for each in walk.looks]
-    passed = [each for each in found if each is not None and each.state == "passed"]
+    passed = [each for look in walk.looks for each in look.after.candidates if each.state == "passed"]
     assert len(passed) > 3
     assert len(set(map(str, passed))) == 1

@@ -81,8 +81,8 @@ def streams(draw: st.DrawFn) -> Stream:
     made = list(stream.models)
     for field in ("withdrawn", "lost"):
         for number in draw(st.lists(st.integers(0, len(made) - 1), max_size=2)):
-            moment: dict[str, Any] = {field: draw(st.integers(made[number].born, len(sizes)))}
-            made[number] = replace(made[number], **moment)
+            changed: dict[str, Any] = {field: draw(st.integers(made[number].born, len(sizes)))}
+            made[number] = replace(made[number], **changed)
     return replace(stream, models=tuple(made))
 
 
