@@ -10,11 +10,12 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.database.mapping import as_datetime64
 from modyn_dagster.catalog.results.evaluations import ScoredCell, cells_since
 from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.promotions import PromotionRow, list_promotions
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.evaluation import anchor_of, currently_active
+from modyn_dagster.evaluation.promotion.history import is_rollback
 from modyn_dagster.pipeline.event import Event, Kind
-from modyn_dagster.pipeline.operate.promotion_events import promotion_events
 from modyn_dagster.pipeline.platform import recorded_spec
 from modyn_dagster.spec.notification.notify import NotifySpec
 
@@ -32,7 +33,7 @@ def events_since(conn: sa.Connection, run: RunRow, dataset: str, notify: NotifyS
             yield event.fired()
         if trigger.state == "failed" and trigger.finished_at is not None and trigger.finished_at >= since:
             yield event.failed(trigger.finished_at)
-    yield from promotion_events(conn, run, dataset, since)
+    yield from _promotions(conn, run, dataset, since)
     by_ordinal = {trigger.ordinal: trigger for trigger in triggers}
     for kind, limit in _limits(notify):
         for cell in _of_active_models(conn, run, cells_since(conn, run.id, limit[0], since)):
@@ -104,3 +105,41 @@ def _of_active_models(conn: sa.Connection, run: RunRow, cells: list[ScoredCell])
     anchors = np.array([anchor_of(block, *span) for span in spans], dtype="datetime64[us]")
     active = currently_active(ends, anchors)
     return [cell for cell, i in zip(cells, active, strict=True) if i >= 0 and models[i].ordinal == cell.ordinal]
+
+
+def _promotions(conn: sa.Connection, run: RunRow, dataset: str, since: datetime) -> Iterator[Event]:
+    """Yield an event for every champion and every rejected candidate of a run since a moment, in order."""
+    for change in list_promotions(conn, run.id):
+        kind = _kind_of(change)
+        # Promotions that were taken over from a replay have the moment of the run's begin.
+        if kind is None or change.created_at < since or change.created_at <= run.created_at:
+            continue
+        yield Event(
+            name=f"promotion {change.number}",
+            kind=kind,
+            pipeline=run.pipeline,
+            dataset=dataset,
+            run=run.id,
+            trigger=change.partition_key,
+            at=change.created_at,
+            text=f"{run.pipeline}: {_promotion_text(kind, change)}",
+            reason=change.reason,
+            manual=change.manual,
+        )
+
+
+def _kind_of(change: PromotionRow) -> Kind | None:
+    if change.state == "rejected":
+        return "rejected"
+    if change.state != "champion":
+        return None
+    return "rolled_back" if is_rollback(change) else "promoted"
+
+
+def _promotion_text(kind: Kind, change: PromotionRow) -> str:
+    model = f"model {change.model_hash[:12]} of trigger {change.partition_key}"
+    if kind == "rejected":
+        return f"{model} is rejected by {change.actor}: {change.reason}"
+    if kind == "rolled_back":
+        return f"{model} is the champion again, by {change.actor}: {change.reason}"
+    return f"{model} is the champion, by {change.actor}: {change.reason}"
