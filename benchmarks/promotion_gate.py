@@ -27,6 +27,8 @@ from modyn_dagster.spec.promotion.gate import PromotionSpec, TestName
 
 _ALPHA: Final = 0.05
 _SEED: Final = 20240
+#: Tests of accuracies; the second one is for a margin of 0.
+_TESTS: Final[tuple[TestName, ...]] = ("confidence_sequence", "mcnemar")
 #: Stream time between two batches, microseconds: a day.
 _DAY: Final = 86_400_000_000
 #: Streams of differences of two classifiers; the others have losses that no accuracy has.
@@ -184,14 +186,16 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100, help="samples of a batch")
     parser.add_argument("--power-streams", type=int, default=100, help="streams for each number of batches; 0: no table")
     parser.add_argument("--stream", action="append", choices=list(GATE_STREAMS), help="only runs on this kind of stream")
+    parser.add_argument("--test", choices=_TESTS, help="only this test; default: both, McNemar's where the margin is 0")
     options = parser.parse_args()
     if options.power_streams:
         sys.stdout.write(power_table(options.power_streams, options.size) + "\n\n")
     rows: list[tuple[str, str, Promotions]] = []
     for name in options.stream or GATE_STREAMS:
         stream, margin = GATE_STREAMS[name]
-        tests: list[TestName] = ["confidence_sequence"]
-        for test in tests + (["mcnemar"] if margin == 0 else []):
+        for test in _TESTS if margin == 0 else _TESTS[:1]:
+            if options.test not in (None, test):
+                continue
             given = {key: getattr(options, key) for key in ("runs", "candidates", "batches", "size")}
             rows.append((name, test, gate_promotions(stream, margin, test=test, seed=_SEED, **given)))
             sys.stdout.write(error_table(rows[-1:]).splitlines()[-1] + "\n")
