@@ -51,8 +51,8 @@ _TEXTS: Final[Mapping[str, str]] = {
     "evaluation": "How good the model is, interval by interval, on every evaluation sample so far; one partition per trigger.",
     "measurement": "What the triggering policy wants to know before it decides: drift between windows, the newest model's "
     "performance, and the decisions that follow, one partition per batch. The sensor asks for it; replays show theirs here too.",
-    "champion": "The model that the gate of the live run, or a person, has made the champion (of the newest replay where the pipeline was "
-    "never live): a materialization per change, with "
+    "champion": "The model that the gate of the live run, or a person, has made the champion (of the newest replay where the "
+    "pipeline was never live): a materialization per change, with "
     "trigger, reason, actor, the numbers of the test, and what was live when. Assets of other projects may depend on it.",
     "replay": "Experiment mode: select a range of batches and launch a backfill. One run walks them in order, decides, "
     "trains and evaluates as production would have. Launched again, it continues.",
