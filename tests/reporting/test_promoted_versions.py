@@ -61,11 +61,14 @@ def test_the_champion_has_the_alias_live_and_the_newest_model_does_not(
         "live": first.partition_key,
     }
     crowned(live, second, day(5), 3, "shadow", first)
-    tracker.sync_run(live.engine, live.run)
+    tracker.sync_models(live.engine, live.run)
     assert alias(client, live.pipeline, "live") == second.partition_key
+    crowned(live, first, day(6), 4, "retired", second)
+    tracker.sync_run(live.engine, live.run)
+    assert alias(client, live.pipeline, "live") == first.partition_key
     assert [version.tags["modyn/champion"] for version in versions(client, live.pipeline)] == [
-        "promoted: retired: there is another champion",
         "promoted: champion: better on 900 samples",
+        "promoted: retired: there is another champion",
         "not promoted: the gate has not looked at it yet",
     ]
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 import dagster as dg
 from pydantic import Field
 
+from modyn_dagster.assets.promotion.aliases import aliases_moved
 from modyn_dagster.assets.promotion.shown import report_champions
 from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
 
 if TYPE_CHECKING:
@@ -50,7 +52,9 @@ def promotion_job(assets: PipelineAssets) -> dg.JobDefinition:
     @dg.op(
         name=f"{pipeline}__promotion", description="Promote or reject a model of the live run, or roll back to an earlier one."
     )
-    def decide(context: dg.OpExecutionContext, config: PromotionConfig, modyn: PlatformResource) -> None:
+    def decide(
+        context: dg.OpExecutionContext, config: PromotionConfig, modyn: PlatformResource, modyn_mlflow: MlflowResource
+    ) -> None:
         from modyn_dagster.pipeline.promotion.wishes import carry_out
         from modyn_dagster.reporting.promotion.tables import change_text
 
@@ -61,6 +65,8 @@ def promotion_job(assets: PipelineAssets) -> dg.JobDefinition:
             context.log.info(change_text(event))
         if not done.events:
             context.log.info("nothing to do: that is so already")
+        else:
+            context.log.info(aliases_moved(platform, modyn_mlflow, done.run))
         report_champions(context.instance, assets, platform)
         context.add_output_metadata({"champion": done.run.champion_model or "", "changes": len(done.events)})
 

@@ -175,13 +175,17 @@ def _place(
 
 
 def _carry_out(platform: "Platform", action: "Action", place: "PlaceOfModel", actor: str | None, reason: str) -> None:
+    from modyn_dagster.assets.promotion.aliases import aliases_moved
     from modyn_dagster.pipeline.promotion.wishes import carry_out
     from modyn_dagster.reporting.promotion.tables import change_text
+    from modyn_dagster.resources.mlflow import MlflowResource
 
     done = carry_out(platform, action, place, actor if actor is not None else _login_name(), reason)
     for event in done.events:
         say(change_text(event))
-    if not done.events:
+    if done.events:
+        say(aliases_moved(platform, MlflowResource(), done.run))
+    else:
         say(f"{done.run.title}: nothing to do, that is so already")
     champion = (done.run.champion_model or "")[:12]
     say(f"The champion of {done.run.title} is {champion}; see `modyn-dagster model history {done.run.pipeline}`.")

@@ -86,6 +86,11 @@ class Tracker:
             self._add_files(run_id, run, summary, intervals)
         return run_id
 
+    def sync_models(self, engine: sa.Engine, run: RunRow, progress: Callable[[], None] = lambda: None) -> None:
+        """Register the missing models of a run, and move the aliases to where the catalog has them."""
+        with _run_lock(engine, run.id):
+            self._sync_models(engine, run, progress)
+
     def sync_trigger(
         self,
         engine: sa.Engine,
