@@ -125,7 +125,7 @@ def test_an_alias_that_somebody_moved_stays_and_is_shown_until_it_is_deleted(
         tracker.sync_trigger(live.engine, live.run, rows[1])
         assert alias(client, live.pipeline, "champion") == rows[1].partition_key
         drift = client.get_registered_model(live.pipeline).tags["modyn/drift/champion"]
-        assert "was moved by hand to version 2; by the catalog it is version 1: delete the alias in MLflow" in drift
+        assert "was moved by hand to version 2; by the catalog it is version 1; delete it in MLflow" in drift
     assert alias(client, live.pipeline, "current") == rows[1].partition_key
     client.delete_registered_model_alias(live.pipeline, "champion")
     tracker.sync_trigger(live.engine, live.run, rows[1])
