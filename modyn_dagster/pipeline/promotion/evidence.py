@@ -94,23 +94,21 @@ class BatchEvidence:
         """Pairs that entered a test after a batch and up to this one, in the order in which they entered."""
         ordinals = self._view.columns.ordinals
         batches = ordinals[slice(*np.searchsorted(ordinals, [since, self.batch], side="right"))].tolist()
-        if not batches:
-            return self._pairs(candidate, incumbent, [], after)
         if not self._enters_late:
-            return self._pairs(candidate, incumbent, [(_NONE, since, self.batch)], after)
+            return self._pairs(candidate, incumbent, [(self._arrived(candidate, after, since), self.batch)])
         entries = []
-        before = self._eligible(candidate, incumbent, after, max(since, begun))
+        before = self._eligible(candidate, after, max(since, begun))
         for batch in batches:
-            now = self._eligible(candidate, incumbent, after, batch)
-            entries.append((np.setdiff1d(now, before, assume_unique=True), batch, batch))
+            now = self._eligible(candidate, after, batch)
+            entries.append((np.setdiff1d(now, before, assume_unique=True), batch))
             before = np.union1d(before, now)
-        return self._pairs(candidate, incumbent, entries, after)
+        return self._pairs(candidate, incumbent, entries)
 
     def coverage(self, candidate: int, incumbent: int, after: int) -> float:
         """Share of the mature samples after a key that have a label."""
         if self._models.spec.promotion is None or self._models.spec.promotion.min_coverage == 0:
             return 1.0
-        keys = self._candidates(candidate, incumbent, after, self.batch)
+        keys = self._candidates(candidate, after, self.batch)
         keys = keys[self._mature(keys, self.batch)]
         return 1.0 if len(keys) == 0 else float(np.mean(self._labelled(keys, self.batch)))
 
@@ -172,7 +170,12 @@ class BatchEvidence:
         row = self._models.contexts[model].model
         return "" if row is None else row.hash
 
-    def _candidates(self, candidate: int, incumbent: int, after: int, until: int) -> KeyArray:
+    def _arrived(self, candidate: int, after: int, since: int) -> KeyArray:
+        """Keys of labelled samples after a key that arrived after a batch and up to this one, ``uint64[n]``."""
+        keys = self._candidates(candidate, max(after, self._view.last_key_of(since)), self.batch)
+        return keys[self._labelled(keys, self.batch)]
+
+    def _candidates(self, candidate: int, after: int, until: int) -> KeyArray:
         """Keys of present evaluation samples after a key and up to a batch that are no calibration samples, ``uint64[n]``."""
         first = ordinal_of(after + 1)
         if first > until:
@@ -182,8 +185,8 @@ class BatchEvidence:
         chosen: KeyArray = keys[self._view.sides(keys) != CALIBRATE]
         return chosen
 
-    def _eligible(self, candidate: int, incumbent: int, after: int, batch: int) -> KeyArray:
-        keys = self._candidates(candidate, incumbent, after, batch)
+    def _eligible(self, candidate: int, after: int, batch: int) -> KeyArray:
+        keys = self._candidates(candidate, after, batch)
         eligible: KeyArray = keys[self._mature(keys, batch) & self._labelled(keys, batch)]
         return eligible
 
@@ -199,21 +202,17 @@ class BatchEvidence:
     def _truth(self, found: Predictions, batch: int) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
         return found.truth if self._view.label_position is None else self._view.up_to(batch).labels_at(found.keys)
 
-    def _pairs(self, candidate: int, incumbent: int, entries: Sequence[tuple[KeyArray, int, int]], after: int) -> Pairs:
-        """Pairs of entries: keys, or where there are none all samples of a range of batches, and the batch they enter with."""
+    def _pairs(self, candidate: int, incumbent: int, entries: Sequence[tuple[KeyArray, int]]) -> Pairs:
+        """Pairs of entries, each of which is keys in order, and the batch that they enter with."""
         own, other = (self._models.contexts[each] for each in (candidate, incumbent))
         parts: list[tuple[Predictions, Predictions, npt.NDArray[np.int64] | npt.NDArray[np.float64]]] = []
-        for keys, since, batch in entries:
-            first = ordinal_of(after + 1) if len(keys) or since == batch else max(since + 1, ordinal_of(after + 1))
-            if first > batch:
+        for keys, batch in entries:
+            if len(keys) == 0:
                 continue
+            first = ordinal_of(int(keys[0]))
             ours, theirs = (self._predictions.of(each, first, batch) for each in (own, other))
             common, mine, rest = np.intersect1d(ours.keys, theirs.keys, assume_unique=True, return_indices=True)
-            if since == batch:
-                kept = np.isin(common, keys, assume_unique=True)
-            else:
-                kept = (common.astype(np.int64) > after) & (self._view.sides(common) != CALIBRATE)
-                kept &= is_labelled(ours.truth[mine])
+            kept = np.isin(common, keys, assume_unique=True)
             ours, theirs = ours.take(mine[kept]), theirs.take(rest[kept])
             parts.append((ours, theirs, self._truth(ours, batch)))
         if not parts:

@@ -3,6 +3,7 @@
 Looks that change no model's state are committed from time to time: a kill repeats them, with the same numbers.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
@@ -24,7 +25,7 @@ from modyn_dagster.catalog.runs import RunRow, get_run, move_run
 from modyn_dagster.catalog.timings import Timing, record_timing
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers, unfinished_trigger
 from modyn_dagster.data.view import DatasetView
-from modyn_dagster.errors import RunError
+from modyn_dagster.errors import RunError, StaleRun
 from modyn_dagster.evaluation.promotion.gate import GateRules, look_at_batch
 from modyn_dagster.evaluation.promotion.state import Change, GateState
 from modyn_dagster.keys import ordinal_of
@@ -33,6 +34,8 @@ from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.promotion.evidence import BatchEvidence, RunModels
 from modyn_dagster.pipeline.promotion.predictions import GatePredictions
 from modyn_dagster.spec.pipeline import PipelineSpec
+
+logger = logging.getLogger(__name__)
 
 _COMMIT_SECONDS: Final = 0.5
 
@@ -208,10 +211,10 @@ def record_changes(
     events: list[dict[str, Any]] = []
     for place, change in enumerate(changes):
         context = models.contexts.get(change.trigger)
-        before = change.before
+        before: str | None = change.before
         if before is None and change.trigger in last:
             # A person has chosen a model that the gate had done with.
-            before = last[change.trigger].state  # type: ignore[assignment]  # a text from the catalog is one of the states
+            before = last[change.trigger].state
         events.append(
             {
                 "trigger_id": context.trigger.id if context is not None else last[change.trigger].trigger_id,
@@ -237,7 +240,10 @@ def crown(conn: sa.Connection, run: RunRow, models: RunModels, state: GateState)
 
 
 def advance_live(platform: Platform, run: RunRow) -> RunRow:
-    """Let the gate of a live run look at every batch that is decided, with its triggers done; does nothing without a gate."""
+    """Let the gate of a live run look at every batch that is decided, with its triggers done; does nothing without a gate.
+
+    Where another process looks at the same time, one of them goes on, and the other one leaves the rest to it.
+    """
     if rules_of(platform.recorded_spec(run)) is None:
         return run
     view = platform.view_of(run)
@@ -245,7 +251,12 @@ def advance_live(platform: Platform, run: RunRow) -> RunRow:
         run = get_run(conn, run.id)
         unfinished = unfinished_trigger(conn, run.id)
     walk = GateWalk(platform, run)
-    return walk.record(walk.advance(run, view, last_decided(run, unfinished)))
+    try:
+        return walk.record(walk.advance(run, view, last_decided(run, unfinished)))
+    except StaleRun as error:
+        logger.info("%s", error)
+        with platform.transaction() as conn:
+            return get_run(conn, run.id)
 
 
 def _compared(state: GateState) -> Sequence[int]:

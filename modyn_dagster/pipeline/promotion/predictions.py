@@ -8,7 +8,7 @@ import numpy as np
 
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.results.models import ModelRow
-from modyn_dagster.catalog.results.predictions import list_predictions
+from modyn_dagster.catalog.results.predictions import PredictionFileRow, list_predictions
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import RunError, StalePredictions
 from modyn_dagster.evaluation.predictions.forward import Predictions
@@ -17,6 +17,7 @@ from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import predictor_id
 from modyn_dagster.pipeline.stages.evaluation.damaged_predictions import read_recorded
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
+from modyn_dagster.pipeline.stages.evaluation.prediction_files import uncovered_stretches
 from modyn_dagster.pipeline.stages.evaluation.stage import predict_batches
 from modyn_dagster.pipeline.stages.evaluation.stored_predictions import StoredPredictions
 from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
@@ -98,29 +99,19 @@ class GatePredictions:
 
 def _missing(context: TriggerContext, model: ModelRow, data: EvaluationSet, first: int, last: int) -> list[list[BatchRow]]:
     """Stretches of consecutive batches that the model has not predicted."""
+    due = [batch for batch in data.batches if first <= batch.ordinal <= last]
+    return uncovered_stretches(data, due, _files(context, model))
+
+
+def _files(context: TriggerContext, model: ModelRow) -> list[PredictionFileRow]:
     with context.platform.transaction() as conn:
         rows = list_predictions(conn, context.trigger.id, predictor_id(model.hash, context.spec.training))
-    covered = [(ordinal_of(row.first_key), ordinal_of(row.last_key)) for row in rows if row.removed_at is None]
-    stretches: list[list[BatchRow]] = []
-    goes_on = False
-    for batch in data.batches:
-        if not first <= batch.ordinal <= last:
-            continue
-        due = not any(begin <= batch.ordinal <= end for begin, end in covered)
-        if due and goes_on:
-            stretches[-1].append(batch)
-        elif due:
-            stretches.append([batch])
-        goes_on = due
-    return stretches
+    return [row for row in rows if row.removed_at is None]
 
 
 def _read_files(context: TriggerContext, model: ModelRow, data: EvaluationSet, first: int, last: int) -> Predictions:
-    with context.platform.transaction() as conn:
-        rows = list_predictions(conn, context.trigger.id, predictor_id(model.hash, context.spec.training))
-    wanted = [
-        row for row in rows if row.removed_at is None and ordinal_of(row.first_key) <= last and ordinal_of(row.last_key) >= first
-    ]
+    files = _files(context, model)
+    wanted = [row for row in files if ordinal_of(row.first_key) <= last and ordinal_of(row.last_key) >= first]
     parts = [part for row in wanted if (part := read_recorded(context, model, data, row)) is not None]
     if not parts:
         label = context.view.spec.label

@@ -33,10 +33,14 @@ if TYPE_CHECKING:
 
 def missing_batches(context: TriggerContext, data: EvaluationSet, files: Sequence[PredictionFileRow]) -> list[list[BatchRow]]:
     """Return the stretches of consecutive batches that the model is to predict and no file covers; each becomes one file."""
+    return uncovered_stretches(data, model_batches(context, data), files)
+
+
+def uncovered_stretches(data: EvaluationSet, due: Sequence[BatchRow], files: Sequence[PredictionFileRow]) -> list[list[BatchRow]]:
+    """Return the stretches of consecutive batches, of those due, that no file covers."""
     covered = [(ordinal_of(file.first_key), ordinal_of(file.last_key)) for file in files]
     stretches: list[list[BatchRow]] = []
     # Batches of a dataset that pipelines do not see, such as failed ones, part no stretch.
-    due = model_batches(context, data)
     places = np.searchsorted(data.view.columns.ordinals, [batch.ordinal for batch in due]).tolist()
     previous = None
     for place, batch in zip(places, due, strict=True):

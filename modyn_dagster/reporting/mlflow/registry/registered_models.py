@@ -18,8 +18,8 @@ from modyn_dagster.reporting.mlflow.registry.aliases import CHAMPION, LIVE, NEWE
 from modyn_dagster.reporting.mlflow.registry.records import RecordOf, serving_tags, version_source
 from modyn_dagster.reporting.mlflow.registry.versions import (
     TRIGGER,
+    JudgedModels,
     LiveVersion,
-    RunModels,
     belongs_to_run,
     in_order,
     live_tag,
@@ -64,7 +64,7 @@ class RegisteredModels:
     def sync(
         self,
         run: RunRow,
-        found: RunModels,
+        found: JudgedModels,
         record_of: RecordOf,
         progress: Callable[[], None] = lambda: None,
     ) -> str:

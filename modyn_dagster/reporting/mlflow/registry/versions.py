@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 
-class RunModels(NamedTuple):
+class JudgedModels(NamedTuple):
     """Models of a run, the verdict on each, and where the champion is live the moments at which each became it, by trigger."""
 
     models: list[ModelRow]
@@ -35,7 +35,7 @@ class RunModels(NamedTuple):
     crowned: Mapping[str, Sequence[datetime]] | None
 
 
-def read_models(engine: sa.Engine, run: RunRow) -> RunModels:
+def read_models(engine: sa.Engine, run: RunRow) -> JudgedModels:
     """Models of a run, and the verdict of each against the champion of its time."""
     spec = spec_of(run)
     with transaction(engine) as conn:
@@ -47,7 +47,7 @@ def read_models(engine: sa.Engine, run: RunRow) -> RunModels:
     for event in events:
         if event.state == "champion":
             crowned.setdefault(event.partition_key, []).append(event.created_at)
-    return RunModels(models, verdicts, crowned if spec.live_model == "champion" else None)
+    return JudgedModels(models, verdicts, crowned if spec.live_model == "champion" else None)
 
 
 TRIGGER: Final = "modyn/trigger"
