@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from modyn_dagster.catalog.runs import RunRow, get_run, move_run
+from modyn_dagster.catalog.runs import RunRow, move_run
 from modyn_dagster.catalog.triggers import TriggerRow, unfinished_trigger
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import LostClaim, StaleRun
@@ -127,8 +127,8 @@ def _settle_attempt(
 
 def _decide(platform: Platform, run: RunRow) -> Tick:
     with platform.transaction() as conn:
-        # Read together: the champion that measurements judge is that of the gate's last look.
-        run, looked = get_run(conn, run.id), last_look(conn, platform, run)
+        # Never the run again: it may have moved, over a trigger that this tick has not seen.
+        looked = last_look(conn, platform, run)
     newest = platform.view_of(run)
     view = decidable(platform, run, newest, looked)
     stream, recorded = training_stream(view, run.origin), RecordedMeasurements(platform, run)
