@@ -2,7 +2,7 @@
 
 A test belongs to the fast suite unless it is marked ``process`` or ``long``. Tests that use a server get the mark ``process`` by
 their fixtures, those of some folders by their place. Soak tests are marked ``soak("<part>")``. The parts of ``LAWS`` run the
-laws of their folders once more, with four times as many examples: hypothesis tests, and simulations marked ``law``.
+laws of their folders once more, with eight times as many examples: hypothesis tests, and simulations marked ``law``.
 """
 
 import os
@@ -15,7 +15,8 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 
 # How long an example takes says nothing on a busy machine. Tests with a number of their own ask `examples` for it.
-settings.register_profile("untimed", deadline=None)
+# Half as many examples as hypothesis itself would take.
+settings.register_profile("usual", deadline=None, max_examples=50)
 # For the inner loop.
 settings.register_profile("quick", deadline=None, max_examples=20)
 # For runs in which every example takes several times as long, such as those under sanitizers.
@@ -45,6 +46,8 @@ MARKED: Final = {
     "labels": "labels that come late and change, under every policy and strategy",
     "scale": "five thousand batches and sixty pipelines through a daemon with the shipped settings",
     "production": "production that somebody operates, and warm processes and user interfaces that are killed",
+    "replays": "live runs and replays under every policy, sampler, strategy and fault, and what is stored of them",
+    "screens": "assets, pages, commands and reports, as people meet them in Dagster, MLflow, a browser and a terminal",
     "distributed": "pools, ranks, shards of samplers and node caches, with workers that die",
     "ray": "replays, trainings and evaluations on two nodes of Ray, one of which goes away",
     "fuzz": "tens of thousands of damaged files",
@@ -123,7 +126,7 @@ class Suites:
     @property
     def profile(self) -> str:
         """Hypothesis profile, unless the environment names one."""
-        return "deep" if self.soak else "quick" if self.fast else "untimed"
+        return "deep" if self.soak else "quick" if self.fast else "usual"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

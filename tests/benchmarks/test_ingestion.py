@@ -59,6 +59,7 @@ def test_an_unknown_figure_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert "no group F99; there are F14, F15, F16" in capsys.readouterr().err
 
 
+@pytest.mark.soak("benchmarks")
 @pytest.mark.process
 def test_the_command_writes_a_figure_with_its_five_fields(scratch):
     out = scratch / "out.json"

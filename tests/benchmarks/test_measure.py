@@ -142,6 +142,7 @@ def test_a_figure_of_parts_is_the_least_of_them_over_its_goal():
     assert list(with_least("F6", parts[3:]))[-1].spread is None
 
 
+@pytest.mark.soak("benchmarks")
 @pytest.mark.long
 def test_garbage_of_before_and_between_is_gone_when_a_repetition_begins_and_none_is_collected_inside():
     alive, enabled = list[int](), list[bool]()
@@ -164,6 +165,7 @@ def test_garbage_of_before_and_between_is_gone_when_a_repetition_begins_and_none
     assert gc.isenabled()
 
 
+@pytest.mark.soak("benchmarks")
 @pytest.mark.long
 def test_nothing_stays_frozen_when_a_repetition_fails():
     def fails() -> Run:

@@ -94,6 +94,7 @@ def test_a_saved_model_is_taken_back_and_the_others_stay(tmp_path):
     assert differing(ours.recover(base).state_dict(), before.state_dict()) is None
 
 
+@pytest.mark.soak("benchmarks")
 @pytest.mark.long
 def test_a_chain_has_figures_of_bytes_saving_and_every_recovery(tmp_path):
     strategies: dict[str, Strategy] = {"ba": Snapshot(compress=False), "pua": ChangedLayers(), "delta": DELTA}
@@ -110,6 +111,7 @@ def test_a_chain_has_figures_of_bytes_saving_and_every_recovery(tmp_path):
     assert goals == {"M.save.delta.ba": 1.5, "M.recover.delta.ba": 1.2, "M.stairs.delta": 1.1}
 
 
+@pytest.mark.soak("benchmarks")
 @pytest.mark.long
 def test_a_model_that_comes_back_different_ends_the_measurement(tmp_path):
     class Forgetful(Ours):

@@ -14,6 +14,7 @@ from benchmarks.tbs_streams import Array, Pattern
 EXPERIMENTS = {experiment.id: experiment for experiment in experiments(None)}
 
 
+@pytest.mark.soak("benchmarks")
 @pytest.mark.long
 def test_the_regression_of_figure_12_is_within_2_percent_and_its_shortfall_within_5(tmp_path):
     experiment = EXPERIMENTS["fig12.saturated"]

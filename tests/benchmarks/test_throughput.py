@@ -52,6 +52,7 @@ def test_rows_taken_from_a_map_are_those_asked_for(paths, words, tmp_path):
     assert np.array_equal(batch["label"].numpy(), rows["label"])
 
 
+@pytest.mark.soak("benchmarks")
 @pytest.mark.process
 def test_a_library_that_is_not_installed_is_missing_with_its_reason(paths, tmp_path):
     with Remote("litdata", Path(sys.executable), tmp_path, paths) as remote, pytest.raises(Missing, match="'litdata'"):

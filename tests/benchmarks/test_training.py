@@ -42,6 +42,7 @@ def test_choosing_is_compared_with_a_forward_pass_and_a_whole_step():
     assert {name.rsplit(".", 1)[1] for name, figure in found.items() if figure.goal == 1.1} == {"forward", "step"}
 
 
+@pytest.mark.soak("benchmarks")
 @pytest.mark.process
 def test_the_loops_are_compared_step_by_step():
     found = {figure.id: figure for figure in looping.overhead(Machine(), quick=True, setups=TINY)}

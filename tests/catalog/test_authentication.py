@@ -61,6 +61,7 @@ def test_an_impostor_on_the_servers_port_learns_no_password(
     assert thief.received == []
 
 
+@pytest.mark.soak("laws-data")
 @pytest.mark.parametrize("question", [CLEARTEXT, MD5], ids=["cleartext", "md5"])
 def test_a_client_of_its_own_would_answer_the_impostor(question: bytes) -> None:
     with impostor(question) as thief, pytest.raises(psycopg2.OperationalError):
@@ -69,6 +70,7 @@ def test_a_client_of_its_own_would_answer_the_impostor(question: bytes) -> None:
     assert (SECRET.encode() in thief.received[0]) == (question == CLEARTEXT)
 
 
+@pytest.mark.soak("laws-data")
 def test_whoever_takes_the_port_of_a_stopped_server_gets_nothing_from_our_commands(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,6 +79,7 @@ def test_start_and_stop_do_nothing_the_second_time(new_server: EmbeddedPostgres)
     assert not new_server.stop()
 
 
+@pytest.mark.soak("laws-data")
 def test_a_restart_keeps_port_password_and_data(server: EmbeddedPostgres) -> None:
     url = server.start().url
     query(url, "create table kept as select 42 as answer")
@@ -155,6 +156,7 @@ def test_it_outlives_the_process_that_started_it(server: EmbeddedPostgres) -> No
     assert query(server.url, "select 1") == 1
 
 
+@pytest.mark.soak("laws-data")
 def test_after_a_kill_it_starts_again_with_everything_committed(server: EmbeddedPostgres) -> None:
     url = server.start().url
     query(url, "create table kept as select 42 as answer")
@@ -186,6 +188,7 @@ def test_a_torn_pid_file_does_not_hold_it_back(server: EmbeddedPostgres, content
     assert server.start().started_by_us
 
 
+@pytest.mark.soak("laws-data")
 def test_a_first_start_that_was_cut_off_is_finished_by_the_next(server: EmbeddedPostgres) -> None:
     data = server.status().data
     password = server.url.password
@@ -215,12 +218,14 @@ def child_names(pid: int) -> set[str]:
     return names
 
 
+@pytest.mark.soak("laws-data")
 def test_an_initdb_that_outlived_its_killed_starter_is_waited_for(new_server: EmbeddedPostgres) -> None:
     killed_while_starting(new_server.home, "initdb")
     assert query(new_server.start().url, "select 1") == 1
     assert {"data.new", "password.new"}.isdisjoint(path.name for path in new_server.status().data.parent.iterdir())
 
 
+@pytest.mark.soak("laws-data")
 def test_a_launch_that_outlived_its_killed_starter_is_waited_for(server: EmbeddedPostgres) -> None:
     killed_while_starting(server.home, "pg_ctl")
     assert query(server.start().url, "select 1") == 1
@@ -243,6 +248,7 @@ def test_it_moves_to_another_port_when_its_own_was_taken_meanwhile(server: Embed
     assert query(after, "show port") == str(after.port)
 
 
+@pytest.mark.soak("laws-data")
 def test_a_port_taken_between_the_look_and_the_start_is_no_obstacle(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +263,7 @@ def test_a_port_taken_between_the_look_and_the_start_is_no_obstacle(
         assert query(server.start().url, "show port") == str(server.url.port) != str(before)
 
 
+@pytest.mark.soak("laws-data")
 def test_a_configured_port_is_used_and_remembered(server: EmbeddedPostgres, taken_port: int) -> None:
     with pytest.raises(ConfigError, match=f"free port.*{taken_port}"):
         server.start(port=taken_port)
@@ -282,6 +289,7 @@ def test_a_server_that_does_not_start_shows_the_end_of_its_log(server: EmbeddedP
     assert str(server.status().log) in str(caught.value)
 
 
+@pytest.mark.soak("laws-data")
 def test_a_home_that_moved_keeps_its_server(server: EmbeddedPostgres, scratch: Path) -> None:
     query(server.start().url, "create table kept as select 42 as answer")
     server.stop()
@@ -290,6 +298,7 @@ def test_a_home_that_moved_keeps_its_server(server: EmbeddedPostgres, scratch: P
     moved.stop()
 
 
+@pytest.mark.soak("laws-data")
 def test_a_home_may_have_any_name(scratch: Path, server: EmbeddedPostgres) -> None:
     odd = EmbeddedPostgres(server.home.rename(scratch / 'it\'s a "home" for $USER; `id` \\ 100 % ü'))
     assert query(odd.start().url, "select 1") == 1
@@ -297,6 +306,7 @@ def test_a_home_may_have_any_name(scratch: Path, server: EmbeddedPostgres) -> No
     assert odd.stop()
 
 
+@pytest.mark.soak("laws-data")
 def test_a_home_reached_by_a_symbolic_link_is_the_same_server(server: EmbeddedPostgres, scratch: Path) -> None:
     url = server.start().url
     (scratch / "link").symlink_to(server.home)
@@ -307,6 +317,7 @@ def test_a_home_reached_by_a_symbolic_link_is_the_same_server(server: EmbeddedPo
     assert not server.is_running()
 
 
+@pytest.mark.soak("laws-data")
 def test_a_copy_of_a_running_home_is_a_server_of_its_own(server: EmbeddedPostgres, scratch: Path) -> None:
     copy = EmbeddedPostgres(scratch / "copy")
     subprocess.run(["cp", "-a", server.home, copy.home], check=True)

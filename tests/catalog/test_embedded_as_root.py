@@ -71,6 +71,7 @@ def hidden_server(closed: Path, outside: Path) -> Iterator[EmbeddedPostgres]:
     embedded.stop()
 
 
+@pytest.mark.soak("laws-data")
 @pytest.mark.process
 def test_below_a_closed_folder_the_data_go_elsewhere_and_no_permission_is_changed(
     hidden_server: EmbeddedPostgres, closed: Path, outside: Path
@@ -88,6 +89,7 @@ def test_below_a_closed_folder_the_data_go_elsewhere_and_no_permission_is_change
     assert hidden_server.start().started_by_us
 
 
+@pytest.mark.soak("laws-data")
 @pytest.mark.process
 def test_a_home_made_again_at_the_same_path_begins_empty_and_the_old_files_are_kept(
     hidden_server: EmbeddedPostgres,
@@ -103,6 +105,7 @@ def test_a_home_made_again_at_the_same_path_begins_empty_and_the_old_files_are_k
     assert not (kept / "data" / "postmaster.pid").exists()
 
 
+@pytest.mark.soak("laws-data")
 @pytest.mark.process
 def test_programs_below_a_closed_folder_are_copied_once(hidden_server: EmbeddedPostgres, closed: Path, outside: Path) -> None:
     hidden_server.pg_bin = clone_of(find_binaries(None), closed / "clone" / ".venv").folder
@@ -114,6 +117,7 @@ def test_programs_below_a_closed_folder_are_copied_once(hidden_server: EmbeddedP
         assert hidden_server.stop()
 
 
+@pytest.mark.soak("laws-data")
 @pytest.mark.process
 def test_copies_made_at_the_same_time_are_one(closed: Path, scratch: Path) -> None:
     programs, account = clone_of(find_binaries(None), closed), Account.for_server()
@@ -125,6 +129,7 @@ def test_copies_made_at_the_same_time_are_one(closed: Path, scratch: Path) -> No
     assert len(list((scratch / "programs").iterdir())) == 1
 
 
+@pytest.mark.soak("laws-data")
 @pytest.mark.process
 def test_a_normal_user_runs_the_server_under_its_own_account(scratch: Path) -> None:
     user = pwd.getpwnam("nobody")

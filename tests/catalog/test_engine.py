@@ -119,6 +119,7 @@ def test_other_errors_stay_what_they_are(engine: sa.Engine, table: sa.Table) -> 
         connection.connection.cursor().execute("select * from nowhere")
 
 
+@pytest.mark.soak("laws-data")
 def test_an_open_engine_works_on_after_the_server_was_killed_and_started_again(server: EmbeddedPostgres) -> None:
     engine = open_engine(server.start().url)
     with transaction(engine) as connection:

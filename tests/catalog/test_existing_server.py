@@ -43,6 +43,7 @@ def test_an_existing_server_gets_our_databases_and_schema(existing: Settings) ->
     assert not existing.home.exists()
 
 
+@pytest.mark.soak("laws-data")
 @pytest.mark.process
 def test_dagster_keeps_its_storage_there(existing: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     create_databases(existing)
@@ -55,6 +56,7 @@ def test_dagster_keeps_its_storage_there(existing: Settings, tmp_path: Path, mon
         assert instance.get_dynamic_partitions("batches/stream") == ["1900", "1901"]
 
 
+@pytest.mark.soak("laws-data")
 def test_the_embedded_server_runs_over_debians_programs_and_its_data_stay_with_them(
     programs: Path, new_server: EmbeddedPostgres
 ) -> None:

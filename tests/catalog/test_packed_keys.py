@@ -28,6 +28,7 @@ def test_packed_keys_come_back_as_they_were(keys: np.ndarray) -> None:
     np.testing.assert_array_equal(unpacked, keys)
 
 
+@pytest.mark.soak("laws-data")
 def test_five_million_scattered_keys_are_a_few_megabytes() -> None:
     keys = np.cumsum(np.random.default_rng(0).integers(1, 20, 5_000_000)).astype(np.uint64)
     packed = pack_keys(keys)

@@ -159,6 +159,7 @@ def as_an_early_version_left_it(server: EmbeddedPostgres, settings: Settings) ->
     (server.home / "postgres.json").write_text(json.dumps(kept))
 
 
+@pytest.mark.soak("laws-data")
 def test_a_home_of_an_early_version_gets_roles_and_a_socket_at_its_next_start(server: EmbeddedPostgres, tmp_path: Path) -> None:
     settings = Settings(tmp_path, server.home)
     as_an_early_version_left_it(server, settings)

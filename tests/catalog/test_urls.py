@@ -84,6 +84,7 @@ def test_a_prefix_that_makes_no_name_is_refused(prefix: str) -> None:
         database_url(with_server("postgresql://db.example", prefix), "modyn")
 
 
+@pytest.mark.soak("laws-data")
 def test_without_a_given_server_it_is_the_embedded_one(server: EmbeddedPostgres) -> None:
     server.start()
     settings = Settings(HERE, server.home)

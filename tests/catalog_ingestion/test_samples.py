@@ -34,6 +34,7 @@ def ingest(engine: sa.Engine, sizes: list[int], name: str = "d") -> tuple[int, K
     return dataset_id, np.concatenate([keys_of(i, np.arange(size)) for i, size in enumerate(sizes)])
 
 
+@pytest.mark.soak("laws-data")
 def test_samples_arrive_as_they_were_sent(engine: sa.Engine) -> None:
     n = 40_000
     rng = np.random.default_rng(0)

@@ -63,6 +63,7 @@ def test_what_is_deleted_and_who_has_used_it_is_shown_before_it_is_done(world: W
         world.platform.view(DATASET).reader.read(np.array([DAY], dtype=np.uint64))
 
 
+@pytest.mark.soak("screens")
 def test_keys_come_from_a_file_a_source_file_or_a_condition(world: World, tmp_path: Path) -> None:
     (tmp_path / "keys.csv").write_text(f"who,key\na,3\nb,{DAY + 1}\n")
     assert run("--file", str(tmp_path / "keys.csv"), "--yes").exit_code == 0

@@ -65,6 +65,7 @@ def test_labels_are_imported_among_the_samples_and_a_replay_trains_on_those_know
     assert [each.n_samples for each in sets if each.n_samples] == [40, 80]
 
 
+@pytest.mark.soak("screens")
 def test_later_files_arrive_when_they_are_imported_and_a_bad_one_is_delivered_again(world: World) -> None:
     run("import", DATASET)
     path = world.folder / "labels" / "of_3.csv"
@@ -85,6 +86,7 @@ def test_later_files_arrive_when_they_are_imported_and_a_bad_one_is_delivered_ag
     assert "'4-0'" in shown
 
 
+@pytest.mark.soak("screens")
 def test_samples_that_are_labelled_by_default_are_counted_apart(world: World) -> None:
     path = world.folder / "datasets" / f"{DATASET}.yaml"
     content = yaml.safe_load(path.read_text())

@@ -65,6 +65,7 @@ def test_from_nothing_to_ready_and_stopped(embedded: EmbeddedPostgres) -> None:
     assert "No such file or directory" in down.output
 
 
+@pytest.mark.soak("screens")
 @pytest.mark.process
 def test_a_port_that_cannot_be_had_is_an_error_that_names_it(embedded: EmbeddedPostgres) -> None:
     assert run("start", "--port", "70000").exit_code == 2

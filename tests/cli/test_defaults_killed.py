@@ -46,6 +46,7 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
     return process.exitcode != 0
 
 
+@pytest.mark.soak("screens")
 def test_default_files_appear_whole_however_often_their_writers_are_killed(tmp_path: Path) -> None:
     wanted = {path.name: path.read_bytes() for path in DEFAULTS.iterdir()}
     for step in count(1):

@@ -127,6 +127,7 @@ def test_bytes_that_come_back_are_found_with_their_place(filed: tuple[World, Pat
     planted.unlink()
 
 
+@pytest.mark.soak("screens")
 def test_nothing_found_in_what_could_be_read_is_no_proof(world: World) -> None:
     row = finish_deletion(world)
     link = world.settings.home / "away"
@@ -164,6 +165,7 @@ def test_a_changed_file_is_named_before_anything_is_searched(filed: tuple[World,
     assert json.loads(run("verify-deletion", folder, "--json").stdout)["intact"] is False
 
 
+@pytest.mark.soak("screens")
 def test_a_report_made_with_another_home_needs_the_key_of_that_home(world: World, tmp_path: Path) -> None:
     _, folder = report(world, "--output", tmp_path / "filed")
     folder = tmp_path / "filed"
@@ -235,6 +237,7 @@ def test_a_deletion_from_plan_to_proof(world: World) -> None:
     assert (verified.exit_code, verified.stderr) == (0, "")
 
 
+@pytest.mark.soak("screens")
 def test_the_catalog_forgets_a_condition_that_names_a_person(world: World) -> None:
     condition = "time >= 2024-01-02T01:00:00Z and time <= 2024-01-02T01:00:00Z"
     executed = run("delete", DATASET, "--where", condition, "--execute", "--purge", "--yes", "--json")
@@ -272,6 +275,7 @@ def test_a_request_that_is_missing_is_refused() -> None:
     assert run("delete", DATASET, "--report", "x").exit_code == 2
 
 
+@pytest.mark.soak("screens")
 def test_a_report_written_again_replaces_the_first(world: World) -> None:
     request, folder = report(world)
     first = (folder / "report.json").read_bytes()

@@ -38,6 +38,7 @@ def models(world: World) -> list[str]:
         return [row.hash for row in list_models(conn, world.run("by_amount", "live").id)]
 
 
+@pytest.mark.soak("screens")
 def test_a_plan_changes_nothing_and_its_execution_ends_with_the_document(world: World) -> None:
     run_row = world.run("by_amount", "live")
     key = str(keys_of(world, world.triggers(run_row.id)[1])[0])
@@ -66,6 +67,7 @@ def test_a_plan_changes_nothing_and_its_execution_ends_with_the_document(world: 
     assert [model["replaced_by"] for model in found["models"]] == after[1:]
 
 
+@pytest.mark.soak("screens")
 def test_runs_are_decided_anew_by_the_command_and_the_status_tells_their_holes(world: World) -> None:
     planned = run(DATASET, "--keys", "31-39", "--decisions", "as_if_deleted", "--plan")
     assert planned.exit_code == 0

@@ -42,6 +42,7 @@ def bytes_on_disk(*folders: Path) -> int:
     return sum({(stat.st_dev, stat.st_ino): stat.st_blocks * 512 for stat in stats}.values())
 
 
+@pytest.mark.soak("screens")
 def test_every_file_is_counted_once_by_kind_and_owner(world: World) -> None:
     home = world.platform.home
     (home / "logs").mkdir()
@@ -73,6 +74,7 @@ def test_the_table_fits_a_terminal_and_json_is_for_scripts(world: World) -> None
     assert {"kind", "owner", "n_files", "n_bytes"} == set(content["parts"][0])
 
 
+@pytest.mark.soak("screens")
 def test_models_that_several_pipelines_or_none_have_trained_are_told_apart(world: World) -> None:
     world.live_until_idle("a_pipeline_whose_name_is_as_long_as_the_name_of_a_pipeline_may_get")
     world.platform.model_store.save({"w": torch.ones(3)})
@@ -82,6 +84,7 @@ def test_models_that_several_pipelines_or_none_have_trained_are_told_apart(world
     assert max(map(len, usage().stdout.splitlines()[1:])) <= 80
 
 
+@pytest.mark.soak("screens")
 def test_it_works_while_the_database_is_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODYN_POSTGRES_URL", "postgresql://nobody:secret@127.0.0.1:9/none")
     result = usage()

@@ -96,6 +96,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, 
             group.stop()
 
 
+@pytest.mark.soak("screens")
 def test_what_a_foreign_page_sends_changes_nothing_and_what_we_send_does(servers: tuple[Client, Client]) -> None:
     client, _ = servers
     json_type = "application/json"

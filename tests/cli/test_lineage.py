@@ -67,6 +67,7 @@ def test_a_sample_leads_to_its_sets_models_live_times_and_predictions_and_each_m
         assert each["batches"] == {f"day_{day:02d}": n for day in range(4) if (n := sum(key >> 32 == day for key in keys))}
 
 
+@pytest.mark.soak("screens")
 def test_what_has_no_lineage_is_told_in_one_sentence(world: World) -> None:
     sets = held(world)
     unused = next(key for key in range(40) if all(key not in keys for keys in sets.values()))
@@ -80,6 +81,7 @@ def test_what_has_no_lineage_is_told_in_one_sentence(world: World) -> None:
         assert (result.exit_code, message in result.stderr) == (1, True), result.stderr
 
 
+@pytest.mark.soak("screens")
 def test_a_set_that_retention_removed_is_unknown(world: World) -> None:
     sets = held(world)
     first = next(iter(sets))

@@ -82,6 +82,7 @@ def correct(world: World, model: ModelRow, after: int) -> dict[int, bool]:
     return found
 
 
+@pytest.mark.soak("screens")
 def test_the_pairs_are_those_after_both_triggers_and_the_mean_difference_is_that_of_the_files(world: World) -> None:
     models = models_of(world)
     first, third = models[0], models[2]

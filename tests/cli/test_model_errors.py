@@ -95,6 +95,7 @@ def test_gc_leaves_what_is_not_the_stores(tmp_path: Path) -> None:
     assert all(path.read_text() == "mine" for path in theirs)
 
 
+@pytest.mark.soak("screens")
 def test_what_an_export_cannot_do_is_said_and_nothing_is_written(store: ModelStore, tmp_path: Path) -> None:
     network = store.save(trainings.network().state_dict(), model=Architecture(f"{HERE}:network", {"width": 8}))
     other = store.save({"a": torch.ones(2)}, model=Architecture(f"{HERE}:network", {"depth": 8}))
@@ -155,6 +156,7 @@ def test_a_model_without_weights_is_exported_with_retrain_alone(store: ModelStor
     assert '"train": "tests.model_store.trainings:train"' in model("show", saved).stdout
 
 
+@pytest.mark.soak("screens")
 def test_a_pipelines_model_without_weights_is_exported_by_the_platform_of_the_environment(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ def shown() -> Any:
     return json.loads(done("history", "asked", "--json"))
 
 
+@pytest.mark.soak("screens")
 def test_a_passed_model_is_approved_by_its_id_and_rolled_back_and_the_history_says_who_and_why(world: World) -> None:
     [first], passed = in_state(world, "champion"), in_state(world, "passed")[-1]
     text = done("promote", passed.model_hash[:10], "--as", "ann", "--reason", "the numbers are right")

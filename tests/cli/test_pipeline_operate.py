@@ -105,6 +105,7 @@ def queued(instance: dg.DagsterInstance, tags: dict[str, str]) -> str:
     ).run_id
 
 
+@pytest.mark.soak("screens")
 @pytest.mark.parametrize("command", [("stop", "--now"), ("reset", "--now", "--yes")])
 def test_what_is_given_up_at_once_is_cancelled_in_dagster(world: World, command: tuple[str, ...]) -> None:
     run("trigger", "by_amount")
@@ -198,6 +199,7 @@ def test_show_names_the_runs_there_are(world: World) -> None:
     assert "error: unused has not run yet" in run("show", "unused").stderr
 
 
+@pytest.mark.soak("screens")
 def test_tables_of_a_replay_beside_a_live_run_show_that_replay_and_fit_80_columns(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

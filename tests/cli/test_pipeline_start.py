@@ -31,6 +31,7 @@ def start(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["pipeline", "start", "by_amount", *arguments], catch_exceptions=False)
 
 
+@pytest.mark.soak("screens")
 def test_it_says_what_the_live_run_begins_with_and_what_comes_next(world: World) -> None:
     begun = "live run 2 of by_amount begins after batch ordinal 1, with 1 model and the state of replay run 1 of by_amount"
     assert start("--from-replay", "1").stdout == f"{begun} (seed 7, threads 1)\n{NEXT_STEP}"
@@ -51,6 +52,7 @@ def test_what_is_refused_ends_with_one_sentence_and_exit_code_1(world: World) ->
     assert start().exit_code == 2
 
 
+@pytest.mark.soak("screens")
 def test_the_matrix_of_what_was_taken_over_is_evaluated_before_dagster_has_shown_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,7 @@ def files(world: World, *folders: str) -> list[str]:
     return sorted(str(path.relative_to(home)) for folder in folders for path in (home / folder).rglob("*") if path.is_file())
 
 
+@pytest.mark.soak("screens")
 def test_a_pipeline_goes_with_its_rows_files_models_and_partitions_and_can_begin_anew(world: World) -> None:
     assert run("pipeline", "stop", "by_amount").exit_code == 0
     other = hashes(world, "by_time")
@@ -134,6 +135,7 @@ def test_a_pipeline_goes_with_its_rows_files_models_and_partitions_and_can_begin
     assert len(hashes(world, "by_amount")) == 2
 
 
+@pytest.mark.soak("screens")
 def test_a_dataset_goes_once_nothing_depends_on_it_and_can_begin_anew(world: World) -> None:
     message = "by_amount, by_time ran on dataset tiny; remove first: `modyn-dagster pipeline remove by_amount`"
     assert message in refused("dataset", "remove", DATASET, "--yes")
@@ -159,6 +161,7 @@ def test_a_dataset_goes_once_nothing_depends_on_it_and_can_begin_anew(world: Wor
     assert world.keys() == ["day_00", "day_01", "day_02"]
 
 
+@pytest.mark.soak("screens")
 def test_models_that_others_name_stay_and_those_that_others_need_are_refused_or_stored_anew(world: World) -> None:
     assert run("pipeline", "stop", "by_amount").exit_code == 0
     first, second = hashes(world, "by_amount")
@@ -179,6 +182,7 @@ def test_models_that_others_name_stay_and_those_that_others_need_are_refused_or_
     assert_exact(store.load(mine), state | {changed: state[changed] + 1})
 
 
+@pytest.mark.soak("screens")
 def test_a_dry_run_shows_what_goes_and_a_question_is_asked(standing: World) -> None:
     before = rows(standing), files(standing, *RUNS, "models")
     shown = run("pipeline", "remove", "by_time", "--dry-run")

@@ -50,6 +50,7 @@ def test_a_spec_that_is_impossible_is_told_before_anything_is_started(
     assert not server.home.exists()
 
 
+@pytest.mark.soak("screens")
 def test_two_commands_at_once_start_one_server_make_its_databases_and_leave_it_running(server: EmbeddedPostgres) -> None:
     both = [
         subprocess.Popen(COMMAND, env=os.environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)
@@ -62,6 +63,7 @@ def test_two_commands_at_once_start_one_server_make_its_databases_and_leave_it_r
     assert (again.exit_code, again.stdout, again.stderr) == (0, "[]\n", "")
 
 
+@pytest.mark.soak("screens")
 def test_a_server_that_a_command_started_for_itself_goes_on_for_the_others(
     server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str]
 ) -> None:

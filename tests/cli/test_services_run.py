@@ -207,6 +207,7 @@ def running(settings: Settings, tmp_path: Path, free: int) -> Iterator[Running]:
     running.process.communicate()
 
 
+@pytest.mark.soak("screens")
 @pytest.mark.process
 def test_one_service_of_a_name_runs_and_term_ends_all_its_processes_with_exit_code_0(
     running: Running, settings: Settings, tmp_path: Path, free: int

@@ -55,6 +55,7 @@ def test_damage_is_one_line_each_and_an_exit_code_of_its_own_until_it_is_repaire
     assert run("verify").exit_code == 0
 
 
+@pytest.mark.soak("screens")
 def test_a_dataset_is_verified_by_name_and_told_in_json(world: World) -> None:
     flip(world.folder / "data" / "day_01.csv", 60)
     flip(next((world.platform.home / "predictions").rglob("*.codes")), 80)

@@ -60,12 +60,14 @@ def test_every_trigger_of_the_backlog_has_its_own_materializations_and_checks(fa
     assert sorted(str(record.partition_key) for record in records) == sorted(keys(face)), "once each"
 
 
+@pytest.mark.soak("screens")
 def test_a_run_that_a_person_launched_takes_nothing_else(face: Face, days: list[str]) -> None:
     request = first_request(face)
     assert face.launch(dg.RunRequest(job_name=request.job_name, partition_key=request.partition_key)).success
     assert len(triggers(face)) == 1
 
 
+@pytest.mark.soak("screens")
 def test_a_turn_ends_when_another_training_waits_in_the_queue(face: Face, days: list[str]) -> None:
     request = first_request(face)
     job = face.defs.resolve_job_def("retention")
@@ -80,6 +82,7 @@ def test_a_turn_ends_when_another_training_waits_in_the_queue(face: Face, days: 
     assert [row.state for row in triggers(face)] == ["trained", "trained"]
 
 
+@pytest.mark.soak("screens")
 def test_the_sensor_asks_for_nothing_while_a_run_takes_the_backlog(
     face: Face, days: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +99,7 @@ def test_the_sensor_asks_for_nothing_while_a_run_takes_the_backlog(
     assert [(row.state, row.attempt) for row in triggers(face)] == [("trained", 1)] * 2
 
 
+@pytest.mark.soak("screens")
 @pytest.mark.parametrize("stage", ["training_set_stage", "model_stage", "evaluation_stage"])
 def test_after_a_kill_in_the_second_trigger_everything_is_trained_and_shown_once(face: Face, days: list[str], stage: str) -> None:
     request = first_request(face)

@@ -221,6 +221,7 @@ def test_no_configuration_shows_the_password_of_the_database(home: Path) -> None
         assert "top-secret" not in str(resource.get_resource_definition().config_schema.default_value)
 
 
+@pytest.mark.soak("screens")
 def test_loading_imports_nothing_heavy_and_warns_of_nothing(tmp_path: Path) -> None:
     program = f"""
 import sys

@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 import numpy as np
+import pytest
 
 from modyn_dagster.catalog.results.models import list_models, model_uses
 from modyn_dagster.catalog.runs import list_runs
@@ -19,6 +20,7 @@ def delete(face: Face, *keys: int) -> None:
     delete_samples(platform.engine, platform.home, platform.view(DATASET).row, np.array(keys, dtype=np.uint64))
 
 
+@pytest.mark.soak("screens")
 def test_after_each_deletion_all_models_are_judged_again_by_a_run_of_its_own(face: Face, days: list[str]) -> None:
     take_in(face)
     cursor, _ = produce(face)
@@ -45,6 +47,7 @@ def test_a_batch_tells_how_many_of_its_samples_are_deleted(face: Face, days: lis
     assert event.materialization.metadata["deleted_samples"].value == 2
 
 
+@pytest.mark.soak("screens")
 def test_the_job_shows_the_plan_and_executes_it_with_the_models_as_a_table(replayed_face: Face) -> None:
     face = replayed_face
     job = face.defs.resolve_job_def("delete_samples")
@@ -79,6 +82,7 @@ def test_the_job_shows_the_plan_and_executes_it_with_the_models_as_a_table(repla
     assert "Deletion 1 of" in Path(reported["report"]).read_text()
 
 
+@pytest.mark.soak("screens")
 def test_a_live_run_that_a_job_has_decided_anew_goes_on_through_its_sensor(face: Face, days: list[str]) -> None:
     take_in(face)
     cursor, _ = produce(face)

@@ -96,6 +96,7 @@ def stored(instance: dg.DagsterInstance, run_id: str, suffix: str = "") -> dict[
     return told
 
 
+@pytest.mark.soak("screens")
 def test_events_stored_in_bulk_are_those_of_yielded_ones(storage: dg.DagsterInstance) -> None:
     results = []
     for bulk in (False, True):
@@ -113,6 +114,7 @@ def test_events_stored_in_bulk_are_those_of_yielded_ones(storage: dg.DagsterInst
     assert newest.run_id == result.run_id
 
 
+@pytest.mark.soak("screens")
 @pytest.mark.process
 @pytest.mark.parametrize("storage", ["postgres"], indirect=True)
 def test_checks_stored_with_their_materializations_are_shown_as_current_on_the_partitions(storage: dg.DagsterInstance) -> None:
@@ -168,6 +170,7 @@ def test_another_dagster_gets_single_events(instance: dg.DagsterInstance, monkey
     assert stored(instance, result.run_id) == stored(instance, run_of(instance, bulk=True).run_id)
 
 
+@pytest.mark.soak("screens")
 @pytest.mark.parametrize("storage", ["postgres"], indirect=True)
 @pytest.mark.process
 def test_in_other_tables_nothing_is_stored_so_that_single_events_can_be(storage: dg.DagsterInstance) -> None:

@@ -90,6 +90,7 @@ def test_the_limit_itself_is_fine_and_before_the_first_batch_the_datasets_age_co
     assert freshness(face.platform, DATASET, made - timedelta(hours=1)).passed, "clocks differ"
 
 
+@pytest.mark.soak("screens")
 def test_a_dataset_that_does_not_ask_for_it_has_neither_check_nor_sensor(replayed_face: Face) -> None:
     assert SENSOR not in {sensor.name for sensor in replayed_face.defs.sensors or []}
     assert not replayed_face.defs.asset_checks

@@ -121,6 +121,7 @@ def trained_once_by_the_next_attempt(face: Face) -> bool:
     return [(row.state, row.attempt) for row in triggers(face)] == [("trained", 2), ("trained", 1)] and len(models) == 2
 
 
+@pytest.mark.soak("screens")
 def test_a_run_that_died_with_its_code_server_is_over_and_its_trigger_is_trained_by_the_next(
     face: Face, days: list[str], processes: list["subprocess.Popen[str]"]
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_run_that_died_with_its_code_server_is_over_and_its_trigger_is_trained
     assert trained_once_by_the_next_attempt(face)
 
 
+@pytest.mark.soak("screens")
 def test_a_training_that_hangs_longer_than_its_pipeline_allows_is_ended_and_its_trigger_is_trained_by_the_next(
     face: Face, days: list[str], processes: list["subprocess.Popen[str]"]
 ) -> None:
@@ -195,6 +197,7 @@ def test_what_runs_elsewhere_or_has_not_begun_is_left_to_those_who_started_it(fa
     assert face.instance.run_launcher.check_run_worker_health(waiting).status == WorkerStatus.RUNNING
 
 
+@pytest.mark.soak("screens")
 def test_a_run_of_a_command_is_in_the_timeline_and_ends_with_it(face: Face, ingested: list[str], tmp_path: Path) -> None:
     with runs_of_location(face.instance, tmp_path / "workspace.yaml"):
         replay_range(face.defs, face.instance, "by_amount", (ingested[0], ingested[-1]), ReplayOptions())

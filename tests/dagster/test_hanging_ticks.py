@@ -52,6 +52,7 @@ def hanging_ticks() -> int:
     return sum(thread.name == "triggering__hangs" for thread in threads())
 
 
+@pytest.mark.soak("screens")
 def test_a_policy_that_hangs_fails_its_own_ticks_in_one_thread_and_holds_up_nobody(
     face: Face, ingested: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

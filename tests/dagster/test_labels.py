@@ -42,6 +42,7 @@ def later(face: Face) -> Face:
     return face
 
 
+@pytest.mark.soak("screens")
 def test_the_sensor_finds_label_files_and_a_run_shows_what_was_in_them(later: Face) -> None:
     write_labels(later, "a", "0,1,2024-01-02\n1,0,2024-01-02\n1,1,2024-01-03\n99,1,2024-01-03\n")
     first = later.tick("new_labels__tiny")
@@ -71,6 +72,7 @@ def test_a_run_of_several_label_files_counts_coverage_once_after_the_last(later:
     assert {metadata["coverage"] for metadata in shown.values()} == {round(3 / 6, 4)}
 
 
+@pytest.mark.soak("screens")
 def test_many_label_files_are_ingested_in_stretches(later: Face, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingestion_requests, "MOST_RUNS", 2)
     monkeypatch.setattr(ingestion_requests, "STRETCH", 2)
@@ -89,6 +91,7 @@ def test_many_label_files_are_ingested_in_stretches(later: Face, monkeypatch: py
     )
 
 
+@pytest.mark.soak("screens")
 def test_a_bad_label_file_fails_its_partition_alone(later: Face) -> None:
     write_labels(later, "a", "0,7,2024-01-02\n")
     write_labels(later, "b", "1,0,2024-01-02\n")

@@ -47,6 +47,7 @@ def parents(found: dict[str, dict[str, Any]]) -> list[str | None]:
     return [None if url is None else str(url.value) for url in urls]
 
 
+@pytest.mark.soak("screens")
 def test_a_parent_is_that_of_the_same_run_though_others_trained_it_too(world: World) -> None:
     world.deliver(range(2))
     world.live_until_idle("by_amount")

@@ -97,6 +97,7 @@ def test_the_sensor_asks_for_one_measurement_run_at_a_time(face: Face, first_mod
     assert len(decisions(face, "live")) == 6
 
 
+@pytest.mark.soak("screens")
 def test_a_measurement_run_that_was_killed_is_asked_for_again(face: Face, first_model: str | None) -> None:
     [request] = face.tick(SENSOR, first_model).requests
     killed = face.instance.create_run_for_job(face.defs.resolve_job_def("retention"), tags=dict(request.tags))
@@ -137,6 +138,7 @@ def test_live_and_replay_decide_the_same_and_show_it_on_the_measurement_asset(fa
     assert replayed["day_03"]["decisions"].count("| yes |") == 2
 
 
+@pytest.mark.soak("screens")
 def test_a_training_set_shows_window_scores_and_thresholds(face: Face, ingested: list[str]) -> None:
     deliver(face.settings.project, "day_03", batch_text(3, shift=4))
     for request in face.tick("new_data__tiny", face.tick("new_data__tiny").cursor).requests:
@@ -155,6 +157,7 @@ def test_a_training_set_shows_window_scores_and_thresholds(face: Face, ingested:
     assert set(after["decision"]["metrics"]) == {"mmd", "ks"}
 
 
+@pytest.mark.soak("screens")
 @pytest.mark.process
 def test_scores_of_a_run_are_in_mlflow_and_no_plotting_library_is_loaded(face: Face, ingested: list[str], tmp_path: Path) -> None:
     strategy = {"strategy": {"kind": "rtbs", "n": 60, "decay": {"keep": 0.5, "after": "1d"}}, "partition_size": 16}
@@ -201,6 +204,7 @@ with dg.DagsterInstance.ephemeral() as instance:
     return result.stdout
 
 
+@pytest.mark.soak("screens")
 def test_a_partition_that_dagster_has_not_heard_of_is_added(face: Face, first_model: str | None) -> None:
     face.instance.delete_dynamic_partition("batches/tiny", "day_00")
     face.instance.delete_dynamic_partition("batches/tiny", "day_02")
@@ -208,6 +212,7 @@ def test_a_partition_that_dagster_has_not_heard_of_is_added(face: Face, first_mo
     assert set(face.partitions("batches/tiny")) == {"day_00", "day_01", "day_02"}
 
 
+@pytest.mark.soak("screens")
 def test_ticks_that_decide_from_measurements_load_no_torch(face: Face, first_model: str | None) -> None:
     [request] = face.tick(SENSOR, first_model).requests
     assert face.launch(request).success
@@ -220,6 +225,7 @@ def test_ticks_that_decide_from_measurements_load_no_torch(face: Face, first_mod
     assert len(decisions(face, "live")) == 6
 
 
+@pytest.mark.soak("screens")
 def test_a_hand_launched_measurement_measures_from_where_the_live_run_stands(face: Face, first_model: str | None) -> None:
     result = face.materialize((NAME, "measurement"), batches=("day_00", "day_02"))
     assert result.success, error_of(result)

@@ -24,6 +24,7 @@ def mlflow_uri(database: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return database
 
 
+@pytest.mark.soak("screens")
 def test_replay_and_triggers_are_linked_both_ways(
     face: Face, ingested: list[str], mlflow_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +58,7 @@ def test_a_training_links_to_its_trigger(face: Face, ingested: list[str], mlflow
     assert child.data.tags["dagster/partition"] == request.partition_key
 
 
+@pytest.mark.soak("screens")
 def test_a_mlflow_that_does_not_answer_is_a_warning(
     face: Face, ingested: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,6 +70,7 @@ def test_while_a_trigger_is_unfinished_train_now_says_so(face: Face, days: list[
     assert len(triggers(face)) == 1
 
 
+@pytest.mark.soak("screens")
 def test_a_replay_repeats_manual_triggers_by_its_run_configuration(face: Face, days: list[str]) -> None:
     take_in(face)
     produce(face)
@@ -85,6 +86,7 @@ def test_a_replay_repeats_manual_triggers_by_its_run_configuration(face: Face, d
     assert sorted(reasons.values()) == sorted(["60 samples", "60 samples", "manual"] * 2)
 
 
+@pytest.mark.soak("screens")
 def test_a_sensor_that_was_off_for_a_week_makes_up_for_it_in_order(face: Face, days: list[str]) -> None:
     take_in(face)
     cursor, _ = produce(face)
@@ -105,6 +107,7 @@ def test_a_sensor_that_was_off_for_a_week_makes_up_for_it_in_order(face: Face, d
     assert "every model is judged" in str(ticked.skipped)
 
 
+@pytest.mark.soak("screens")
 def test_a_week_in_which_its_run_was_under_way_or_forgotten_loses_no_trigger(face: Face, days: list[str]) -> None:
     """Dagster has forgotten the runs of before: their history was wiped, or is another instance's."""
     take_in(face)
@@ -122,6 +125,7 @@ def test_a_week_in_which_its_run_was_under_way_or_forgotten_loses_no_trigger(fac
     assert [row.state for row in triggers(face)] == ["trained", "trained"]
 
 
+@pytest.mark.soak("screens")
 def test_a_changed_spec_begins_a_new_run_after_the_unfinished_trigger_and_the_old_one_stays_readable(
     face: Face, days: list[str]
 ) -> None:
@@ -145,6 +149,7 @@ def test_a_changed_spec_begins_a_new_run_after_the_unfinished_trigger_and_the_ol
     assert again.success, error_of(again)
 
 
+@pytest.mark.soak("screens")
 @pytest.mark.parametrize("on_failure", ["stop", "continue"])
 def test_on_failure(face: Face, days: list[str], on_failure: str) -> None:
     changed = reloaded(face, on_failure=on_failure, max_attempts=2)
@@ -170,6 +175,7 @@ def test_on_failure(face: Face, days: list[str], on_failure: str) -> None:
     assert samples == ([120] if on_failure == "continue" else [60, 60])
 
 
+@pytest.mark.soak("screens")
 def test_a_stopped_pipeline_asks_for_nothing_until_it_is_resumed(face: Face, days: list[str]) -> None:
     take_in(face)
     [request] = face.tick(TRIGGERING).requests
@@ -185,6 +191,7 @@ def test_a_stopped_pipeline_asks_for_nothing_until_it_is_resumed(face: Face, day
     assert [row.state for row in triggers(face)] == ["trained", "trained"]
 
 
+@pytest.mark.soak("screens")
 def test_the_hook_is_told_by_a_run_of_its_own_once(face: Face, days: list[str], heard: list[Any]) -> None:
     changed = reloaded(face, notify={"hook": "tests.pipeline.hooks:hook", "max_run_time": "5m"})
     assert changed.defs.resolve_job_def("notify__by_amount").run_tags["dagster/max_runtime"] == "300"
@@ -203,6 +210,7 @@ def test_the_hook_is_told_by_a_run_of_its_own_once(face: Face, days: list[str], 
     assert changed.tick(TRIGGERING).requests[0].job_name == "train__by_amount"
 
 
+@pytest.mark.soak("screens")
 def test_a_hook_that_raises_is_asked_for_again_under_another_run_key(face: Face, days: list[str], heard: list[Any]) -> None:
     changed = reloaded(face, notify={"hook": "tests.pipeline.hooks:hook"})
     cursor = changed.tick(NOTIFYING).cursor

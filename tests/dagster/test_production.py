@@ -101,6 +101,7 @@ def test_a_bad_batch_goes_red_the_others_go_on_and_repaired_it_comes_back(face: 
     assert list(states(face).items())[-1] == ("day_01~2", "ingested")
 
 
+@pytest.mark.soak("screens")
 def test_one_run_trains_a_trigger_and_the_backlog_after_it(face: Face, days: list[str]) -> None:
     take_in(face)
     ticked = face.tick(TRIGGERING)
@@ -130,6 +131,7 @@ def test_while_a_run_for_the_trigger_is_under_way_nothing_is_asked_for(face: Fac
     assert "under way" in str(ticked.skipped)
 
 
+@pytest.mark.soak("screens")
 def test_an_attempt_that_ended_without_a_commit_is_asked_for_again_and_a_late_one_cannot_commit(
     face: Face, days: list[str]
 ) -> None:
@@ -144,6 +146,7 @@ def test_an_attempt_that_ended_without_a_commit_is_asked_for_again_and_a_late_on
     assert [(row.state, row.attempt) for row in triggers(face)] == [("trained", 2), ("trained", 1)]
 
 
+@pytest.mark.soak("screens")
 def test_after_the_last_attempt_the_sensor_waits_for_an_operator(face: Face, days: list[str]) -> None:
     take_in(face)
     for _ in range(3):
@@ -175,6 +178,7 @@ def test_new_data_has_all_models_judged_by_one_run_and_then_there_is_nothing_to_
     assert "nothing new" in str(face.tick(TRIGGERING, settled.cursor).skipped)
 
 
+@pytest.mark.soak("screens")
 def test_an_evaluation_that_fails_is_asked_for_three_times_and_again_when_there_is_new_data(face: Face, days: list[str]) -> None:
     take_in(face)
     cursor, _ = produce(face)
@@ -197,6 +201,7 @@ def test_an_evaluation_that_fails_is_asked_for_three_times_and_again_when_there_
     assert str(request.run_key).endswith(":1")
 
 
+@pytest.mark.soak("screens")
 def test_an_evaluation_is_not_asked_for_again_after_an_error_that_every_attempt_would_meet(face: Face, days: list[str]) -> None:
     take_in(face)
     cursor, _ = produce(face)

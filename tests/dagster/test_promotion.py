@@ -119,6 +119,7 @@ def test_the_job_says_what_is_wrong_and_rejects(lived: Face) -> None:
     assert len(shown(face)) == 1
 
 
+@pytest.mark.soak("screens")
 def test_every_change_is_shown_once_whoever_made_it_and_the_check_has_the_picture_of_the_test(lived: Face) -> None:
     face = lived
     run, [first] = run_of(face), champions(lived)

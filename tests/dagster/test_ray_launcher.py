@@ -265,6 +265,7 @@ def test_a_run_that_the_head_refuses_to_end_is_not_reported_as_canceled(tmp_path
     assert words in events
 
 
+@pytest.mark.soak("screens")
 def test_a_run_of_which_the_head_says_nothing_is_not_reported_as_canceled(tmp_path: Path) -> None:
     with answering(stop=200, job=500) as address:
         took, state, events = ended(tmp_path / "home", address)
@@ -284,6 +285,7 @@ def silent() -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
+@pytest.mark.soak("screens")
 @pytest.mark.parametrize("head", [silent, lambda: nullcontext(NOWHERE)], ids=["hangs", "is away"])
 def test_a_run_whose_head_is_silent_ends_as_canceled_and_says_why(
     tmp_path: Path, head: Callable[[], AbstractContextManager[str]]
@@ -295,6 +297,7 @@ def test_a_run_whose_head_is_silent_ends_as_canceled_and_says_why(
     assert "s: the run counts as lost, and its next one goes on" in events
 
 
+@pytest.mark.soak("screens")
 def test_a_head_that_hangs_holds_up_no_look_at_a_run(tmp_path: Path) -> None:
     with silent() as address, opened(tmp_path / "home", {"address": address, "lost_seconds": 1}) as instance:
         launcher, run = launcher_of(instance), created(instance, {RAY_TAG: address})

@@ -24,6 +24,7 @@ def triggers(face: Face) -> list[TriggerRow]:
         return [row for run in list_runs(conn, "by_amount") for row in list_triggers(conn, run.id)]
 
 
+@pytest.mark.soak("screens")
 def test_a_replay_materializes_its_batches_and_the_assets_of_every_trigger(replayed_face: Face) -> None:
     keys = [row.partition_key for row in triggers(replayed_face)]
     assert len(keys) == 2  # at 60 and 120 of 120 samples
@@ -82,6 +83,7 @@ def test_leading_entries_are_shown_in_place_and_details_come_last(replayed_face:
         assert all(len(str(metadata[label])) < 1_000 for label in labels if label[0].isupper())
 
 
+@pytest.mark.soak("screens")
 def test_the_full_matrix_is_made_when_it_is_asked_for(face: Face, project: Path, ingested: list[str]) -> None:
     content = amount(every=60)
     content["evaluation"]["matrix"] = "composite"
@@ -126,6 +128,7 @@ def test_a_comparison_without_any_run_says_so(face: Face) -> None:
     assert "no pipeline has run" in face.materializations(DATASET, "comparison")[None]["Best score"]
 
 
+@pytest.mark.soak("screens")
 def test_launched_again_it_shows_everything_again_with_its_checks_and_trains_nothing(face: Face, ingested: list[str]) -> None:
     assert face.materialize(REPLAY, batches=("day_00", "day_02")).success
     before = triggers(face)
@@ -144,6 +147,7 @@ def test_launched_again_it_shows_everything_again_with_its_checks_and_trains_not
     assert {key for name, key in found if name == "champion"} == keys
 
 
+@pytest.mark.soak("screens")
 def test_it_continues_with_a_later_range_and_refuses_a_gap(face: Face, ingested: list[str]) -> None:
     assert face.materialize(REPLAY, batches=("day_00", "day_00")).success
     gap = error_of(face.materialize(REPLAY, batches=("day_02", "day_02")))
@@ -153,6 +157,7 @@ def test_it_continues_with_a_later_range_and_refuses_a_gap(face: Face, ingested:
     assert len(triggers(face)) == 2
 
 
+@pytest.mark.soak("screens")
 def test_name_seed_and_restart_tell_replays_apart(face: Face, ingested: list[str]) -> None:
     configs: list[dict[str, object]] = [{}, {"name": "other"}, {"seed": 3}, {"restart": True}, {}]
     for config in configs:
@@ -162,6 +167,7 @@ def test_name_seed_and_restart_tell_replays_apart(face: Face, ingested: list[str
     assert [(run.name, run.seed) for run in runs] == [("", 7), ("other", 7), ("", 3), ("", 7)]
 
 
+@pytest.mark.soak("screens")
 def test_a_restart_goes_on_with_the_new_replay_after_dagster_lost_its_storage(
     face: Face, ingested: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +188,7 @@ def test_a_restart_goes_on_with_the_new_replay_after_dagster_lost_its_storage(
     assert (len(launches), len(triggers(face))) == (2, 2 * len(before))
 
 
+@pytest.mark.soak("screens")
 def test_samples_and_their_replay_can_be_launched_together(face: Face, days: list[str]) -> None:
     face.tick("new_data__tiny", face.tick("new_data__tiny").cursor)
     result = face.materialize((DATASET, "samples"), REPLAY, batches=("day_00", "day_01"))

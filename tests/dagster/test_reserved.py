@@ -36,6 +36,7 @@ def pipeline(name: str, **resources: object) -> Content:
     return content | {"resources": resources}
 
 
+@pytest.mark.soak("screens")
 def test_a_replay_waits_for_the_only_gpu_and_gives_it_back(face: Face, claims: Path, ingested: list[str]) -> None:
     before = Machine.here().claim(Resources(gpus=1), "somebody", pytest.fail)
 

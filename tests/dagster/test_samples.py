@@ -88,6 +88,7 @@ def test_late_samples_are_counted_and_a_check_warns_of_them(face: Face, days: li
     assert "40 of 40 samples are older than what earlier batches had reached" in str(check.description)
 
 
+@pytest.mark.soak("screens")
 def test_a_range_is_one_run_with_the_metadata_of_every_batch(replayed_face: Face) -> None:
     found = replayed_face.materializations(*SAMPLES)
     assert {key: metadata[DETAILS]["ordinal"] for key, metadata in found.items()} == {"day_00": 0, "day_01": 1, "day_02": 2}

@@ -1,12 +1,14 @@
 """Stored models as Dagster shows them, and the job that cleans up after them."""
 
 import dagster as dg
+import pytest
 
 from modyn_dagster.reporting.model_tables import bytes_text
 from modyn_dagster.resources.model_store import ModelStoreResource
 from tests.dagster.face import Face
 
 
+@pytest.mark.soak("screens")
 def test_a_model_shows_how_it_is_stored_and_what_it_derives_from(replayed_face: Face) -> None:
     shown = replayed_face.materializations("by_amount", "model")
     first, second = (shown[key] for key in sorted(shown, key=str))

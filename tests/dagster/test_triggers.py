@@ -42,6 +42,7 @@ def triggers(face: Face) -> list[TriggerRow]:
         return [row for run in list_runs(conn, PIPELINE) for row in list_triggers(conn, run.id)]
 
 
+@pytest.mark.soak("screens")
 def test_a_trained_trigger_runs_again_and_reaches_the_same_hashes(face: Face, replayed: list[TriggerRow]) -> None:
     key = replayed[0].partition_key
     before = {asset: face.materializations(*asset)[key] for asset in ALL[:2]}
@@ -61,6 +62,7 @@ def test_a_trained_trigger_runs_again_and_reaches_the_same_hashes(face: Face, re
     }
 
 
+@pytest.mark.soak("screens")
 def test_a_training_set_that_is_no_longer_the_same_is_an_error(face: Face, replayed: list[TriggerRow], home: Path) -> None:
     with face.platform.transaction() as conn:
         conn.exec_driver_sql("update training_set set checksum = 'another'")
@@ -75,6 +77,7 @@ def test_a_partition_without_a_decision_says_so(face: Face, ingested: list[str])
     assert "'000007-000001'" in error
 
 
+@pytest.mark.soak("screens")
 def test_one_asset_after_the_other_in_runs_of_their_own(face: Face, pending: TriggerRow) -> None:
     for asset in ALL:
         result = face.materialize(asset, partition=pending.partition_key)
@@ -102,6 +105,7 @@ def test_a_model_without_a_training_set_says_what_to_do(face: Face, pending: Tri
     assert "no training set" in str(row.error)
 
 
+@pytest.mark.soak("screens")
 def test_a_model_whose_commit_was_not_answered_is_shown_without_training_it_again(
     face: Face, pending: TriggerRow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +135,7 @@ def test_nothing_is_trained_or_evaluated_for_an_empty_training_set(face: Face, p
     assert [row.state for row in triggers(face)] == ["skipped"]
 
 
+@pytest.mark.soak("screens")
 def test_one_run_judges_many_models_and_one_that_cannot_be_judged_fails_it_afterwards(
     face: Face, replayed: list[TriggerRow]
 ) -> None:
@@ -147,6 +152,7 @@ def test_one_run_judges_many_models_and_one_that_cannot_be_judged_fails_it_after
     assert stored in error_of(result)
 
 
+@pytest.mark.soak("screens")
 def test_retention_removes_files_and_leaves_rows(face: Face, project: Path, days: list[str]) -> None:
     write_pipeline(project, amount(every=60, retention={"training_sets": 1, "models": {"newest": 1, "aliases": ["rollback"]}}))
     face.tick("new_data__tiny", face.tick("new_data__tiny").cursor)

@@ -123,6 +123,7 @@ def hanging(instance: dg.DagsterInstance, file: Path) -> tuple[str, int]:
     return run_id, int(wait_for("the op", lambda: file.exists() and file.read_text()))
 
 
+@pytest.mark.soak("screens")
 def test_a_warm_run_finds_what_a_process_that_was_started_anew_finds(instance: dg.DagsterInstance, tmp_path: Path) -> None:
     zygote = warm(instance)
     run_id = launch(instance, "telling", tmp_path / "told")

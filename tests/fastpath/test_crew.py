@@ -99,6 +99,7 @@ def test_a_file_cut_short_is_an_error_whichever_thread_touches_it(tmp_path: Path
             np.testing.assert_array_equal(store.read_columns(keys, columns)["f0"], whole)
 
 
+@pytest.mark.soak("laws-fastpath")
 @pytest.mark.process
 def test_a_forked_process_has_a_crew_of_its_own(store: SampleStore) -> None:
     keys = keys_of(N, 1)

@@ -346,6 +346,7 @@ def test_a_right_checksum_does_not_make_a_damaged_file_sound(tmp_path: Path, kin
         READ_BY_CHECKSUM[kind](path, digest(path.read_bytes()))
 
 
+@pytest.mark.soak("laws-fastpath")
 @pytest.mark.parametrize("kind", ["an index", "a list of deleted samples"])
 def test_a_file_that_is_cut_anywhere_is_refused(tmp_path: Path, kind: str) -> None:
     path = sound(kind, tmp_path)

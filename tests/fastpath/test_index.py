@@ -118,6 +118,7 @@ print(read, refused)
 """
 
 
+@pytest.mark.soak("laws-fastpath")
 @pytest.mark.process
 @pytest.mark.parametrize("compress", [True, False])
 def test_an_index_with_random_damage_is_read_or_refused_and_never_crashes(tmp_path: Path, compress: bool) -> None:

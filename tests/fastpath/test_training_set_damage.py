@@ -197,6 +197,7 @@ def test_arrays_of_a_file_that_was_cut_short_are_an_error_and_never_other_keys(t
         samples.take(np.array([11, 999_999, 32], np.int64))
 
 
+@pytest.mark.soak("laws-fastpath")
 @pytest.mark.process
 @pytest.mark.parametrize("at", [-3, -20], ids=["no Arrow file", "a damaged footer"])
 def test_an_interpreter_that_exits_right_after_a_damaged_file_exits_well(path: Path, at: int):

@@ -110,6 +110,7 @@ def test_damage_in_the_store_is_found_and_repaired_for_all_nodes(node: Node, tmp
     }
 
 
+@pytest.mark.soak("laws-data")
 def test_deletions_and_purges_on_one_node_count_on_the_other(node: Node) -> None:
     ann, bob = node("ann"), node("bob")
     bob.platform.view(PACKED).reader.read(keys_of(0, np.array([1, 2])))

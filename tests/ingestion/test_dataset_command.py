@@ -81,6 +81,7 @@ def test_an_import_on_a_terminal_shows_what_it_does(project: Project, monkeypatc
     assert terminal.getvalue().count("2/2") >= 2
 
 
+@pytest.mark.soak("laws-data")
 def test_history_is_imported_failures_are_told_and_mended(project: Project) -> None:
     project.drop("1.csv", GOOD)
     project.drop("2.csv", BAD)
@@ -105,6 +106,7 @@ def test_history_is_imported_failures_are_told_and_mended(project: Project) -> N
     assert project.shown_in_dagster() == {"1", "3", "2~3"}
 
 
+@pytest.mark.soak("laws-data")
 def test_status_shows_what_a_batch_holds_and_why_one_failed(project: Project) -> None:
     project.drop("1.csv", GOOD)
     project.drop("2.csv", BAD)
@@ -142,6 +144,7 @@ WRONG: dict[tuple[str, ...], str] = {
 }
 
 
+@pytest.mark.soak("laws-data")
 def test_status_shows_where_a_batch_met_a_fault_that_nobody_foresaw(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.drop("a.csv", GOOD)
     with monkeypatch.context() as patch:

@@ -19,6 +19,7 @@ IN_MEMORY = [(500, 1), *(pytest.param(10_000, seed, marks=pytest.mark.soak("fuzz
 IMPORTED = [(40, 1), pytest.param(1_500, 2, marks=pytest.mark.soak("fuzz"))]
 
 
+@pytest.mark.soak("laws-data")
 @pytest.mark.process
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("n", "seed"), IN_MEMORY)

@@ -160,6 +160,7 @@ def replace_in_a_process(world: World, spec: DatasetSpec, step: int) -> int | No
     return process.exitcode
 
 
+@pytest.mark.soak("laws-data")
 def test_a_replacement_killed_at_any_step_and_started_again_ends_the_same(world: World) -> None:
     def prepared(name: str) -> DatasetSpec:
         spec = dataset_spec(name=name)

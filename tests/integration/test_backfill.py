@@ -18,6 +18,8 @@ from tests.integration.harness.outcome import outcome_of
 from tests.integration.harness.servers import Servers, served
 from tests.projects.tiny import DATASET, amount, batch_text, drop
 
+pytestmark = pytest.mark.soak("screens")
+
 CHROMIUM: Final = shutil.which("chromium")
 ARGUMENTS: Final = (
     "--no-sandbox",

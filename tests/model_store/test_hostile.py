@@ -76,6 +76,7 @@ def test_a_shape_of_very_many_dimensions_takes_no_time(store):
     assert store.load(store.save({"a": deep}))["a"].shape == deep.shape
 
 
+@pytest.mark.soak("laws-models")
 @pytest.mark.long
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("names", [["x" * (33 << 20)], [f"{n:05} " * 700 for n in range(8_000)]], ids=["long", "many"])
@@ -189,6 +190,7 @@ store.save({"a": torch.ones(4)})
 """
 
 
+@pytest.mark.soak("laws-models")
 @pytest.mark.process
 def test_bombs_are_refused_in_little_memory(store):
     lists = b'{"about":{"a":[' + b"[]," * (10 << 20) + b"0]}}"

@@ -117,6 +117,7 @@ def test_every_format_gives_the_outputs_of_the_module(store: ModelStore, tmp_pat
     assert not list(tmp_path.glob(".*.tmp"))
 
 
+@pytest.mark.soak("laws-models")
 @pytest.mark.process
 def test_a_system_without_this_package_serves_the_export(store: ModelStore, tmp_path: Path) -> None:
     module = trainings.network(5).eval()

@@ -318,6 +318,7 @@ def test_information_and_differences_read_no_weights(remote, monkeypatch):
     assert 0 < n_read < 2 << 20
 
 
+@pytest.mark.soak("laws-models")
 @pytest.mark.process
 def test_another_process_reads_a_file_url(tmp_path):
     url = f"file://{tmp_path}/a folder"

@@ -57,6 +57,7 @@ def test_a_lineage_of_strategies_comes_back_bit_for_bit_whatever_is_deleted(s3, 
     assert len(s3.files().find(url)) <= 1
 
 
+@pytest.mark.soak("laws-models")
 def test_what_others_need_is_refused_or_rebased(s3, url):
     store, first = s3.store(url), network()
     base = store.save(first, strategy=Snapshot(compress=True))
@@ -72,6 +73,7 @@ def test_what_others_need_is_refused_or_rebased(s3, url):
         store.load(base)
 
 
+@pytest.mark.soak("laws-models")
 def test_damage_is_named_by_tensor_and_url_and_put_right(s3, url):
     store, another, files = s3.store(url), s3.store(url), s3.files()
     state = {"a": torch.arange(8.0), "b": torch.arange(8.0) + 1}
@@ -91,6 +93,7 @@ def test_damage_is_named_by_tensor_and_url_and_put_right(s3, url):
     assert store.verify() == []
 
 
+@pytest.mark.soak("laws-models")
 def test_what_others_did_since_the_last_listing_is_seen(s3, url):
     """Libraries keep listings; sizes and existence in them may be those of yesterday."""
     store, another = s3.store(url), s3.store(url)
@@ -108,6 +111,7 @@ def test_what_others_did_since_the_last_listing_is_seen(s3, url):
     assert_exact(store.load(base), first)
 
 
+@pytest.mark.soak("laws-models")
 def test_a_model_that_is_put_in_parts_comes_back(s3, url, monkeypatch):
     """Large files are put in parts, which the service joins when all have come; here from 10 MB on, to be quick."""
     put = S3FileSystem._put_file
@@ -195,6 +199,7 @@ def test_an_error_says_where_and_shows_no_key(s3, url, caplog, wrong, nested):
     assert wrong != "bucket" or "does not exist" in str(caught.value)
 
 
+@pytest.mark.soak("laws-models")
 def test_no_key_is_stored_shown_or_logged(s3, url, caplog):
     caplog.set_level(logging.DEBUG)
     store = s3.store(url)

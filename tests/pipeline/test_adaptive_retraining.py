@@ -60,6 +60,7 @@ def come_back(world: World, store: ModelStore, infos: list[ModelInfo]) -> None:
         assert Record.of(state).id == info.id
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize("training", [{}, CHAINED], ids=["afresh", "from the one before"])
 def test_training_again_is_chosen_where_it_is_cheapest_and_every_model_comes_back(
     world_of: MakeWorld, training: dict[str, Any]
@@ -93,6 +94,7 @@ def test_a_limit_on_recovery_rules_it_out_and_the_reason_says_so(world_of: MakeW
         assert Record.of(store.load(info.id)).id == info.id
 
 
+@pytest.mark.soak("replays")
 def test_trainings_that_follow_each_other_stay_below_the_limit_together(
     world_of: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

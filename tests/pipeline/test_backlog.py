@@ -21,6 +21,7 @@ from modyn_dagster.pipeline.stages.trigger_stages import StageResult, finish_liv
 from tests.pipeline.measuring import delete
 from tests.pipeline.world import World
 from tests.projects.tiny import ROWS, amount, timed, write_pipeline
+from tests.variants import represented
 
 
 def take(world: World, pipeline: str, goes_on: Callable[[], bool] = lambda: True) -> list[str]:
@@ -28,7 +29,7 @@ def take(world: World, pipeline: str, goes_on: Callable[[], bool] = lambda: True
     return [result.partition_key for result in train_backlog(world.platform, pipeline, "dagster-run", goes_on)]
 
 
-@pytest.mark.parametrize("pipeline", [amount(every=40), timed(every="1d")], ids=lambda content: content["name"])
+@represented("pipeline", {each["name"]: each for each in (amount(every=40), timed(every="1d"))}, "replays", "by_time")
 def test_a_backlog_taken_by_one_run_ends_as_a_replay(world_of, pipeline):
     world, name = world_of(pipeline), pipeline["name"]
     world.deliver(range(5))
@@ -45,6 +46,7 @@ def test_a_backlog_taken_by_one_run_ends_as_a_replay(world_of, pipeline):
     assert world.outcome(world.run(name, "live")) == world.outcome(world.run(name, "replay"))
 
 
+@pytest.mark.soak("replays")
 def test_it_ends_with_the_turn_and_the_next_tick_goes_on(world_of):
     world = world_of(amount(every=40))
     world.deliver(range(5))

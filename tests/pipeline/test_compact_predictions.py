@@ -51,6 +51,7 @@ def assert_close(found: Cells, expected: Cells) -> None:
             assert abs(other - value) <= (0 if cell[-1] in ("accuracy", "f1") else 1e-3 * max(1, value)), cell
 
 
+@pytest.mark.soak("replays")
 def test_scores_of_compact_predictions_are_within_a_thousandth_and_shared_with_no_exact_ones(world_of):
     world = world_of(exact(judged_by("exact")), judged_by("compact"))
     world.deliver(range(6))
@@ -64,6 +65,7 @@ def test_scores_of_compact_predictions_are_within_a_thousandth_and_shared_with_n
         assert (world.platform.home / file.path).stat().st_size < 2 * file.n_samples + 80
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize("deleted", [False, pytest.param(True, marks=SOAK)])
 def test_live_scores_are_those_of_a_replay_whatever_files_the_predictions_lie_in(world_of, deleted):
     world = world_of(judged_by())
@@ -81,6 +83,7 @@ def test_live_scores_are_those_of_a_replay_whatever_files_the_predictions_lie_in
         assert_close({cell: replayed[cell] for cell in live}, live)
 
 
+@pytest.mark.soak("replays")
 def test_a_completed_matrix_keeps_exact_predictions_beside_compact_ones(world_of):
     world = world_of(judged_by(matrix="composite"), exact(judged_by("whole")))
     world.deliver(range(6))

@@ -59,6 +59,7 @@ def pairs(confusion: Confusion) -> Counter[tuple[int, int]]:
     return Counter(dict(zip(keys, confusion.counts.tolist(), strict=True)))
 
 
+@pytest.mark.soak("replays")
 def test_the_active_models_predictions_are_counted_whatever_else_was_predicted(world_of):
     worlds = [replayed(world_of, matrix, predictions="exact") for matrix in ("composite", "full")]
     found = [confusion_of(world) for world in worlds]

@@ -48,6 +48,7 @@ def test_a_policy_is_told_the_seconds_of_selecting_and_training(world_of):
         assert model.seconds == pytest.approx(sum(ledger[stage] for stage in ("select", "train", "save")))
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize("pipeline", [costly(), capped()], ids=lambda content: content["name"])
 def test_a_replay_that_takes_recorded_seconds_decides_as_the_run_they_come_from(world_of, pipeline):
     world, name = world_of(pipeline), pipeline["name"]
@@ -60,6 +61,7 @@ def test_a_replay_that_takes_recorded_seconds_decides_as_the_run_they_come_from(
     assert replayed.policy_state == live.policy_state
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize(
     "pipeline", [costly(seconds={"fixed": 0.5}), capped(cost={"fixed": 1.5})], ids=lambda content: content["name"]
 )
@@ -71,6 +73,7 @@ def test_with_a_cost_model_in_the_spec_live_equals_replay(world_of, pipeline):
     assert world.outcome(world.run(name, "replay")) == world.outcome(live)
 
 
+@pytest.mark.soak("replays")
 def test_the_recorded_trigger_with_the_same_key_counts_before_the_one_with_the_same_ordinal(world_of):
     world = world_of(amount("every_40", every=40), amount("every_80", every=80))
     world.deliver(range(4))

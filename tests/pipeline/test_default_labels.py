@@ -139,6 +139,7 @@ def test_a_memory_takes_a_sample_at_the_first_trigger_at_which_it_is_closed(worl
     assert len(triggers) > 1
 
 
+@pytest.mark.soak("replays")
 def test_live_equals_the_replay_and_later_rows_change_only_final_scores(world_of: Worlds) -> None:
     world = world_of(amount(selection={"window": "all"}))
     world.deliver(range(6))

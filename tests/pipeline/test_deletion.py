@@ -46,6 +46,7 @@ def test_both_backends_leave_the_same_keys_out_and_take_the_same_decisions_as_be
     assert outcomes[0]["training_sets"] != before["training_sets"]
 
 
+@pytest.mark.soak("deletions")
 @pytest.mark.parametrize("pipeline", [amount(every=60), timed()], ids=lambda content: content["name"])
 def test_live_equals_a_replay_of_later_when_samples_were_deleted_before_they_were_seen(world_of, pipeline):
     world = world_of(pipeline, split=SPLIT)

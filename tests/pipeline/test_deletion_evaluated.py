@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from modyn_dagster.catalog.results.evaluations import list_evaluations
 from modyn_dagster.catalog.results.models import list_models
@@ -56,6 +57,7 @@ def test_deleted_samples_leave_the_cells_they_were_in_and_prediction_files_stay(
     assert triggers_to_evaluate(world.platform, run) == []
 
 
+@pytest.mark.soak("deletions")
 def test_scores_after_a_deletion_are_those_of_a_model_that_was_never_shown_the_samples(world_of):
     world = world_of(amount(every=80), split=SPLIT)
     world.deliver(range(6))

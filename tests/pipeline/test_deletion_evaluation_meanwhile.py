@@ -60,6 +60,7 @@ def predicted(world: World, context: TriggerContext) -> KeyArray:
     return np.concatenate(found)
 
 
+@pytest.mark.soak("deletions")
 def test_predictions_of_samples_that_a_request_deleted_meanwhile_are_made_again_without_them(world_of) -> None:
     world = world_of(amount(every=EVERY, evaluation=EXACT), split=SPLIT)
     world.deliver(range(3))
@@ -86,6 +87,7 @@ def test_deletions_on_the_training_side_leave_predictions_as_they_are(world_of) 
     assert evaluated.files[0]["path"] in rows
 
 
+@pytest.mark.soak("deletions")
 @pytest.mark.parametrize("way", ["retrain", "retire"])
 def test_results_of_a_model_that_goes_meanwhile_are_not_recorded(world_of, way) -> None:
     world = world_of(chained(evaluation=EXACT), split=SPLIT)
@@ -109,6 +111,7 @@ def test_results_of_a_model_that_goes_meanwhile_are_not_recorded(world_of, way) 
     assert not (world.platform.home / evaluated.files[0]["path"]).exists()
 
 
+@pytest.mark.soak("deletions")
 def test_a_damaged_file_that_a_request_made_again_meanwhile_is_not_put_in_its_place(world_of) -> None:
     world = world_of(amount(every=EVERY, evaluation=EXACT), split=SPLIT)
     world.deliver(range(4))
@@ -135,6 +138,7 @@ def test_a_damaged_file_that_a_request_made_again_meanwhile_is_not_put_in_its_pl
     assert key not in predicted(world, context)
 
 
+@pytest.mark.soak("deletions")
 def test_what_an_equal_run_takes_over_while_a_request_makes_it_again_is_made_again_too(world_of) -> None:
     world = world_of(amount(every=EVERY, evaluation=EXACT), amount("same", every=EVERY, evaluation=EXACT), split=SPLIT)
     world.deliver(range(3))
@@ -158,6 +162,7 @@ def test_what_an_equal_run_takes_over_while_a_request_makes_it_again_is_made_aga
     assert [key in predicted(world, context) for context in contexts] == [False, False]
 
 
+@pytest.mark.soak("deletions")
 def test_predictions_that_were_made_since_the_deletion_are_not_made_again(world_of) -> None:
     world = world_of(amount(every=EVERY, evaluation=EXACT), split=SPLIT)
     world.deliver(range(3))

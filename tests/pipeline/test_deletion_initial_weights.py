@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from safetensors.torch import save_file
 
 from modyn_dagster.catalog.results.models import list_models
@@ -62,6 +63,7 @@ def test_models_that_began_with_a_file_of_a_models_weights_are_in_its_lineage_an
     assert "pipeline resume from_file" in note
 
 
+@pytest.mark.soak("deletions")
 def test_a_model_of_another_dataset_that_began_with_such_a_file_is_withdrawn_too(world_of) -> None:
     world = world_of(amount(every=EVERY), split=SPLIT)
     world.deliver(range(4))

@@ -45,6 +45,7 @@ def test_a_training_whose_early_stopping_watched_a_deleted_sample_is_not_committ
     assert reread(world, trigger).state == "trained"
 
 
+@pytest.mark.soak("deletions")
 @pytest.mark.parametrize(("selected", "read_again"), [(False, False), (True, False), (True, True)])
 def test_a_set_that_a_replaced_model_has_chosen_is_selected_and_trained_again(world_of, selected, read_again) -> None:
     world = world_of(amount(every=EVERY, selection=MEMORY, max_attempts=1), split=SPLIT)
@@ -100,6 +101,7 @@ def test_nothing_is_left_of_a_model_that_is_not_committed(world_of) -> None:
     assert files_in(world, "checkpoints", "optimizers") == []
 
 
+@pytest.mark.soak("deletions")
 def test_a_model_that_is_not_committed_stays_where_another_trigger_has_an_equal_one(world_of) -> None:
     world = world_of(amount(every=20), amount("same", every=20))
     world.deliver([0])
@@ -115,6 +117,7 @@ def test_a_model_that_is_not_committed_stays_where_another_trigger_has_an_equal_
     assert set(world.platform.model_store.list()) == named
 
 
+@pytest.mark.soak("deletions")
 def test_guesses_and_checkpoints_of_all_runs_of_the_dataset_go_with_the_samples(world_of) -> None:
     world = world_of(amount(every=EVERY, max_attempts=2), split=SPLIT)
     world.deliver(range(3))

@@ -21,6 +21,7 @@ from modyn_dagster.pipeline.operate.sample_lineage import usages_of
 from tests.pipeline.deleting import EVERY, chained, delete, execute, keys_of, plan, shown
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, amount
+from tests.variants import represented
 
 DAY = 1 << 32
 SPLIT = {"train": 0.8, "evaluate": 0.2}
@@ -55,7 +56,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@represented("case", CASES, "deletions", "chained")
 def test_the_models_equal_those_of_a_replay_that_never_had_the_samples_in_its_sets_and_decisions_stay(
     world_of, case: Case
 ) -> None:
@@ -112,6 +113,7 @@ def test_only_the_model_that_saw_the_samples_is_made_again_where_none_descends_f
     assert document.finished_at is not None
 
 
+@pytest.mark.soak("deletions")
 def test_the_ways_of_the_ledger_leave_what_stands_for_a_pipeline_in_service(world_of) -> None:
     world = world_of(chained(), split=SPLIT)
     world.deliver(range(4))
@@ -137,6 +139,7 @@ def test_the_ways_of_the_ledger_leave_what_stands_for_a_pipeline_in_service(worl
         plan(world, last, ways={"other": "retire"})
 
 
+@pytest.mark.soak("deletions")
 def test_a_run_that_is_rolled_back_goes_on_from_its_clean_model(world_of) -> None:
     world = world_of(chained(), split=SPLIT)
     world.deliver(range(4))
@@ -204,6 +207,7 @@ def test_the_model_to_go_back_to_is_older_than_the_one_that_goes() -> None:
     assert clean_before(models, {models[4].partition_key}, models[4].partition_key) is None
 
 
+@pytest.mark.soak("deletions")
 def test_predictions_of_deleted_samples_by_other_models_are_made_again_without_them(world_of) -> None:
     world = world_of(amount(every=EVERY), split=SPLIT)
     world.deliver(range(3))
@@ -265,6 +269,7 @@ def test_samples_deleted_before_are_a_request_too_and_the_second_request_finds_n
     assert usages_of(world.platform, run.dataset_id, np.array([key], np.uint64)) == []
 
 
+@pytest.mark.soak("deletions")
 def test_a_way_that_a_run_of_after_the_plan_does_not_have_becomes_retire(world_of) -> None:
     world = world_of(chained(), split=SPLIT)
     world.deliver(range(4))
@@ -303,6 +308,7 @@ def test_what_cannot_be_done_is_refused_by_name_before_anything_changes(world_of
     assert [batch.n_deleted for batch in world.platform.view(DATASET).batches] == [0]
 
 
+@pytest.mark.soak("deletions")
 def test_a_model_trained_meanwhile_from_one_that_saw_the_samples_is_made_again_too(world_of, monkeypatch) -> None:
     world = world_of(chained(), split=SPLIT)
     world.deliver(range(3))
@@ -323,6 +329,7 @@ def test_a_model_trained_meanwhile_from_one_that_saw_the_samples_is_made_again_t
     assert [model.hash for model in models] == hashes(world, world.run("by_amount", "replay"))
 
 
+@pytest.mark.soak("deletions")
 def test_an_mlflow_that_is_away_leaves_only_the_showing_to_be_done(world_of) -> None:
     world = world_of(chained(), split=SPLIT)
     world.deliver(range(3))

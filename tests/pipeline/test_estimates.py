@@ -78,6 +78,7 @@ def replayed(world_of, *pipelines, **options) -> World:
     return world
 
 
+@pytest.mark.soak("replays")
 def test_every_estimated_cell_is_that_of_the_model_calibrated_in_its_own_window(world_of):
     world = replayed(world_of)
     context, stored = context_of_first(world), predictions_of(world, context_of_first(world))
@@ -100,6 +101,7 @@ def test_every_estimated_cell_is_that_of_the_model_calibrated_in_its_own_window(
     assert defined == 3 * len(NAMES)
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize("truth", [-1, 0, 1])
 def test_labels_of_the_samples_that_are_estimated_change_neither_estimate_nor_address(world_of, truth):
     world = replayed(world_of)
@@ -120,12 +122,14 @@ def test_labels_of_the_samples_that_are_estimated_change_neither_estimate_nor_ad
     assert measured[0] != measured[1]
 
 
+@pytest.mark.soak("replays")
 def test_slices_by_label_have_no_estimates_and_other_slices_do(world_of):
     world = replayed(world_of, estimating("accuracy", "estimated_accuracy", slices=["label", "x"]), attributes=["x"])
     names = {cell.subset.partition("=")[0] for cell in cells(world)}
     assert names == {"", "x"}
 
 
+@pytest.mark.soak("replays")
 def test_another_evaluation_estimates_nothing_again_until_a_calibration_sample_is_deleted(world_of):
     world = replayed(world_of)
     before = {cell.id: (cell.address, cell.value) for cell in cells(world, 0)}
@@ -141,6 +145,7 @@ def test_another_evaluation_estimates_nothing_again_until_a_calibration_sample_i
     assert all(again[number][0] != before[number][0] for number in before)
 
 
+@pytest.mark.soak("replays")
 def test_a_model_that_retention_removed_is_not_calibrated_any_more(world_of):
     world = replayed(world_of)
     context = context_of_first(world)
@@ -152,6 +157,7 @@ def test_a_model_that_retention_removed_is_not_calibrated_any_more(world_of):
     assert reasons == {"the model was removed from its store, so it can no longer be calibrated"}
 
 
+@pytest.mark.soak("replays")
 def test_estimates_stand_beside_the_scores_in_every_picture_and_are_held_against_them(world_of):
     world = replayed(world_of, estimating("accuracy", "estimated_accuracy"))
     with world.platform.transaction() as conn:
@@ -171,6 +177,7 @@ def test_estimates_stand_beside_the_scores_in_every_picture_and_are_held_against
     assert content.numbers["estimated/held"] == held.inside / held.n
 
 
+@pytest.mark.soak("replays")
 def test_an_estimate_may_be_the_score_of_a_pipeline(world_of):
     world = replayed(world_of, estimating("estimated_log_loss", "log_loss", score="estimated_log_loss"))
     with world.platform.transaction() as conn:

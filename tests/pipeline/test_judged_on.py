@@ -96,6 +96,7 @@ def assert_cells_are_of(world: World, keys: KeyArray) -> None:
         )
 
 
+@pytest.mark.soak("replays")
 def test_a_dataset_with_the_same_samples_gives_the_same_cells(world_of):
     world = world_of()
     add_dataset(world.folder)
@@ -161,6 +162,7 @@ def test_spans_between_triggers_hold_every_training_sample_up_to_the_newest_trig
     assert [cell.n_samples for cell in last] == [90] * len(models)
 
 
+@pytest.mark.soak("replays")
 def test_spans_of_another_pipeline_are_those_of_its_triggers(world_of):
     world = world_of(timed(), judged_on({"kind": "trigger_spans", "pipeline": "by_time"}, intervals=BETWEEN))
     world.deliver(range(8))
@@ -176,6 +178,7 @@ def test_spans_of_another_pipeline_are_those_of_its_triggers(world_of):
     assert sum(spans.values()) == len(world.platform.view(DATASET).keys_on(TRAIN, KeyRange(ORIGIN, theirs[-1].key)))
 
 
+@pytest.mark.soak("replays")
 def test_new_training_sets_are_judged_when_they_come(world_of):
     world = world_of(judged_on({"kind": "training_sets"}))
     world.deliver(range(5))

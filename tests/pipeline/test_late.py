@@ -1,6 +1,7 @@
 """Late and out-of-order files: later batches that change nothing that was decided, and are counted."""
 
 import numpy as np
+import pytest
 
 from modyn_dagster.data.batch_index import count_late, late_by_batch
 from modyn_dagster.pipeline.checks import samples_in_order
@@ -49,6 +50,7 @@ def test_the_first_batch_is_never_late(world_of):
     assert not samples_in_order(batch, 3).blocking
 
 
+@pytest.mark.soak("replays")
 def test_late_files_change_nothing_that_was_decided(world_of):
     """Neither triggers, training sets, models nor the keys of samples; they count from where they arrived."""
     world = world_of(amount(every=40), timed(every="1d"))

@@ -29,6 +29,7 @@ Worlds = Callable[..., World]
 BALANCED = {"strategy": {"kind": "balanced"}, "limit": 40, "window": "all"}
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize("backend", ["arrow", "postgres"])
 def test_equal_labels_at_once_give_the_training_sets_models_and_scores_of_labels_with_the_samples(
     world_of: Worlds, backend: str

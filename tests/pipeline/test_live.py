@@ -83,6 +83,7 @@ def test_materializing_a_trained_trigger_by_hand_must_give_the_same_hash(world_o
         assert world.outcome(world.run("by_time", "live")) == before
 
 
+@pytest.mark.soak("replays")
 def test_a_changed_spec_begins_a_new_run_at_the_cursor_with_the_last_model(world_of):
     world = world_of(amount(every=40))
     world.deliver(range(3))
@@ -129,6 +130,7 @@ def test_models_are_due_until_they_are_judged_on_the_newest_batch(world_of):
     assert len(triggers_to_evaluate(world.platform, world.run("by_amount", "live"))) == 2
 
 
+@pytest.mark.soak("replays")
 def test_retention_removes_old_files_and_what_is_removed_is_not_judged_again(world_of):
     world = world_of(amount(every=40, retention={"training_sets": 1, "predictions": 1}))
     world.deliver(range(4))

@@ -14,6 +14,7 @@ from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from modyn_dagster.pipeline.training_stream import training_stream
 from tests.pipeline.test_attempts import DATASET
 from tests.projects.tiny import ROWS, Content, amount, timed, triggered
+from tests.variants import represented
 
 LAST = ROWS - 1
 
@@ -98,7 +99,7 @@ def drift() -> Content:
     return triggered("by_drift", trigger)
 
 
-@pytest.mark.parametrize("pipeline", [amount(every=90), timed(), drift()], ids=lambda content: content["name"])
+@represented("pipeline", {each["name"]: each for each in (amount(every=90), timed(), drift())}, "replays", "by_amount")
 def test_a_replay_repeats_recorded_manual_triggers(world_of, pipeline):
     world = world_of(pipeline)
     name = pipeline["name"]
@@ -143,6 +144,7 @@ def test_a_manual_trigger_in_the_middle_of_a_batch_is_repeated_there(world_of):
     assert world.outcome(world.run("by_time", "replay")) == world.outcome(world.run("by_time", "live"))
 
 
+@pytest.mark.soak("replays")
 def test_a_replay_that_was_killed_after_it_made_a_manual_trigger_makes_no_other(world_of):
     world = world_of(amount(every=90))
     for days in ([0, 1], [2]):

@@ -64,6 +64,7 @@ def test_overlapping_intervals_are_judged_from_one_pass_per_model(world_of):
             assert value == score(metric, stored.outputs[inside], stored.truth[inside]).value
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize(
     ("matrix", "composites"),
     [("active", [currently_active]), ("trained", [currently_trained]), ("composite", [currently_active, currently_trained])],
@@ -97,6 +98,7 @@ def test_a_model_predicts_only_what_composite_scores_need_unless_the_spec_asks_f
     assert world.platform.pipeline("by_amount").evaluation.matrix == "composite"
 
 
+@pytest.mark.soak("replays")
 def test_composite_scores_are_those_of_the_full_matrix(world_of):
     series = []
     for matrix in ("full", "composite"):
@@ -109,6 +111,7 @@ def test_composite_scores_are_those_of_the_full_matrix(world_of):
     assert series[0] == series[1]
 
 
+@pytest.mark.soak("replays")
 def test_the_full_matrix_can_be_asked_for_afterwards_and_stays(world_of):
     whole = world_of(evaluated(slices=["label"]))
     whole.deliver(range(6))
@@ -132,6 +135,7 @@ def subsets_of_run(world: World) -> list[EvaluationRow]:
         return [c for t in world.triggers(run.id, "trained") for c in list_evaluations(conn, run.id, t.id, subsets=True)]
 
 
+@pytest.mark.soak("replays")
 def test_intervals_at_offsets_of_a_model_are_all_judged(world_of):
     offsets = {"kind": "offsets", "offsets": ["-inf", 0, "1d", "inf"]}
     found = []
@@ -208,6 +212,7 @@ def test_only_missing_cells_are_computed(world_of, counted):
     assert cells_of(world) == before
 
 
+@pytest.mark.soak("replays")
 def test_cells_of_a_metric_whose_code_has_changed_are_computed_anew_and_no_others(world_of, monkeypatch):
     module = types.ModuleType("changing_metrics")
     monkeypatch.setitem(sys.modules, "changing_metrics", module)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from modyn_dagster.catalog.database.mapping import as_datetime64
 from modyn_dagster.catalog.decisions import measurements_after
@@ -36,6 +37,7 @@ def cells_of(world: World, mode: str) -> list[EvaluationRow]:
     return [cell for cell in cells if cell.metric == "accuracy"]
 
 
+@pytest.mark.soak("replays")
 def test_a_score_as_known_waits_until_its_samples_are_mature(world_of: Worlds) -> None:
     world = world_of(judged(amount(), maturity="2d"))
     world.deliver(range(8))
@@ -64,6 +66,7 @@ def test_a_score_as_known_waits_until_its_samples_are_mature(world_of: Worlds) -
     assert 0 < mature < len(cells)
 
 
+@pytest.mark.soak("replays")
 def test_without_maturity_the_same_scores_are_those_of_the_labels_that_are_known_early(world_of: Worlds) -> None:
     world = world_of(amount())
     world.deliver(range(8))
@@ -76,6 +79,7 @@ def test_without_maturity_the_same_scores_are_those_of_the_labels_that_are_known
     assert any((cell.n_labelled or 0) < (cell.final_labelled or 0) for cell in cells)
 
 
+@pytest.mark.soak("replays")
 def test_live_and_replay_have_the_same_scores_as_known_and_a_live_score_follows_once_it_is_mature(world_of: Worlds) -> None:
     world = world_of(judged(amount(), maturity="2d"))
     world.deliver(range(8))
@@ -98,6 +102,7 @@ def test_live_and_replay_have_the_same_scores_as_known_and_a_live_score_follows_
     assert set(world.outcome(world.run("by_amount", "live"))["evaluations"]) <= set(longer)
 
 
+@pytest.mark.soak("replays")
 def test_coverage_is_that_of_the_mature_cohort(world_of: Worlds) -> None:
     world = world_of(judged(amount(), maturity="2d", min_coverage=0.6))
     world.deliver(range(8))
@@ -117,6 +122,7 @@ def test_coverage_is_that_of_the_mature_cohort(world_of: Worlds) -> None:
     assert any(reason is not None and "younger than maturity 2d" in reason for reason in reasons)
 
 
+@pytest.mark.soak("replays")
 def test_a_performance_trigger_decides_on_mature_samples_alone(world_of: Worlds) -> None:
     world = world_of(performance(every=20, decision={"rule": "threshold", "value": -1.0}, maturity="1d"))
     world.deliver(range(7))
@@ -167,6 +173,7 @@ def test_a_label_free_trigger_judges_all_samples_and_is_calibrated_on_mature_one
     assert counts
 
 
+@pytest.mark.soak("replays")
 def test_estimates_are_calibrated_on_mature_samples_and_do_not_wait(world_of: Worlds) -> None:
     pipeline = judged(amount(every=40), metrics=["accuracy", "estimated_accuracy"], maturity="2d")
     world = world_of(pipeline, split={"train": 0.5, "calibrate": 0.3, "evaluate": 0.2})

@@ -24,6 +24,7 @@ from modyn_dagster.triggering.stream_detectors import DetectorReader
 from tests.pipeline.measuring import delete, deliver_with_shift, drift, performance
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, ROWS, exact, triggered
+from tests.variants import represented
 
 _DETECTOR: TypeAdapter[DetectorSpec] = TypeAdapter(DetectorSpec)
 SPLIT = {"train": 0.7, "calibrate": 0.3}
@@ -70,12 +71,9 @@ POLICIES = [
 
 
 #: Wrappers and variants of policies that others show as well, and that take long.
-_SOAKED = dict.fromkeys(["by_vote", "label_free_area"], pytest.mark.soak("laws-results"))
 
 
-@pytest.mark.parametrize(
-    "pipeline", [pytest.param(each, id=each["name"], marks=_SOAKED.get(each["name"], ())) for each in POLICIES]
-)
+@represented("pipeline", {each["name"]: each for each in POLICIES}, "replays", "by_drift", "by_performance", "label_free")
 def test_live_equals_replay_decision_by_decision(world_of, pipeline):
     world, name = world_of(pipeline, split=SPLIT), pipeline["name"]
     for days in ([0], [1, 2, 3], [], [4], [5, 6]):

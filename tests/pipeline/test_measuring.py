@@ -25,6 +25,7 @@ from tests.pipeline.measuring import deliver_with_shift, drift, kept, measured_p
 from tests.projects.tiny import DATASET, amount
 
 
+@pytest.mark.soak("replays")
 def test_a_policy_that_needs_nothing_measured_has_decisions_and_no_measurement(world_of):
     world = world_of(amount(every=30))
     world.deliver(range(3))
@@ -143,6 +144,7 @@ def test_an_answer_to_another_question_is_no_answer(world_of):
     assert world.tick("by_drift").measure is None
 
 
+@pytest.mark.soak("replays")
 def test_a_measuring_run_that_was_overtaken_by_another_model_stops(world_of):
     world = world_of(drift())
     world.deliver(range(3))
@@ -180,6 +182,7 @@ def seconds_by_batch(conn: sa.Connection, run_id: int, stage: str) -> dict[int, 
     return dict(rows.tuples().all())
 
 
+@pytest.mark.soak("replays")
 def test_deciding_and_measuring_are_in_the_ledger_by_batch(world_of):
     world = world_of(drift())
     world.deliver(range(3))

@@ -76,6 +76,7 @@ def test_points_between_two_trainings_are_measured_by_workers(world_of, workers,
     assert pool.made.count("measure_in_worker") >= len(rows) > 5
 
 
+@pytest.mark.soak("replays")
 def test_points_that_wait_for_labels_are_measured_by_workers(world_of, workers) -> None:
     world = shifted(world_of, PERFORMANCE | {"min_coverage": 0.5, "decision": {"rule": "threshold", "value": -1.0}})
     labels = at_once(world)
@@ -118,6 +119,7 @@ def dealt_points(world: World, name: str, workers: Callable[..., InlinePool]) ->
     return dealt
 
 
+@pytest.mark.soak("replays")
 def test_a_guess_that_was_wrong_counts_once(world_of, workers) -> None:
     world = shifted(world_of, SELDOM)
     dealt = dealt_points(world, "whole", workers)

@@ -16,6 +16,7 @@ from modyn_dagster.spec.selection import SelectionSpec
 from tests.pipeline.measuring import delete
 from tests.pipeline.test_online import keys_of, online, rows_of
 from tests.projects.tiny import DATASET, ROWS
+from tests.variants import represented
 
 MEMORIES = {
     "gdumb": {"kind": "gdumb", "n": 30},
@@ -25,7 +26,7 @@ MEMORIES = {
 }
 
 
-@pytest.mark.parametrize("name", MEMORIES)
+@represented("name", list(MEMORIES), "replays", "gss")
 def test_live_equals_replay_on_either_backend(world_of, name):
     strategy = MEMORIES[name]
     on_postgres = online(f"{name}_postgres", strategy, selection={"backend": "postgres"})
@@ -48,6 +49,7 @@ def test_live_equals_replay_on_either_backend(world_of, name):
     assert reset[0] == keys_of(world, name)[0]
 
 
+@pytest.mark.soak("replays")
 def test_a_lost_state_is_computed_again_from_the_models_of_then(world_of):
     world = world_of(*(online(name, MEMORIES[name]) for name in ("clib", "mir")))
     for days in ([0, 1], [2, 3], [4, 5]):
@@ -90,6 +92,7 @@ def test_mir_trains_on_all_that_is_new_and_some_of_what_was(world_of):
     assert set(third[:10]) < set(stream[:140])
 
 
+@pytest.mark.soak("replays")
 def test_deleted_samples_leave_a_memory(world_of):
     world = world_of(*(online(name, MEMORIES[name]) for name in ("gss", "mir")))
     world.deliver(range(6))

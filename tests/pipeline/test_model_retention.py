@@ -62,6 +62,7 @@ def let_win(world: World, ordinal: int) -> None:
         conn.execute(sa.update(evaluation).where(of_one, evaluation.c.value.is_not(None)).values(value=0.9))
 
 
+@pytest.mark.soak("replays")
 def test_the_newest_and_the_champion_stay_and_the_others_keep_their_scores_and_are_not_evaluated_again(world_of):
     world = world_with(world_of, newest=2)
     let_win(world, 1)
@@ -93,6 +94,7 @@ def test_the_best_stay_by_their_mean_score(world_of):
     assert present(world) == [0, 4]
 
 
+@pytest.mark.soak("replays")
 def test_young_models_and_those_with_a_named_alias_stay_and_without_an_answer_all_do(world_of):
     world = world_with(world_of, aliases=["rollback"], younger_than="1d")
     let_win(world, 4)
@@ -115,6 +117,7 @@ def test_young_models_and_those_with_a_named_alias_stay_and_without_an_answer_al
     assert present(world) == [2, 4]
 
 
+@pytest.mark.soak("replays")
 def test_bases_of_models_that_stay_never_go_even_if_a_killed_call_had_marked_them(world_of):
     world = world_with(world_of, newest=1)
     let_win(world, 4)
@@ -134,6 +137,7 @@ def test_bases_of_models_that_stay_never_go_even_if_a_killed_call_had_marked_the
     assert present(world) == [4]
 
 
+@pytest.mark.soak("replays")
 def test_a_model_that_an_ungoverned_pipeline_trained_too_stays(world_of):
     world = world_with(world_of, newest=1)
     let_win(world, 4)
@@ -167,6 +171,7 @@ def test_impossible_rules_are_refused(retention, fields, rule):
         parse_spec(amount(retention=retention, **fields), PipelineSpec, source="test")
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize("step", ["save_optimizers", "require_present"])
 def test_a_model_trained_again_while_retention_deletes_it_is_there_afterwards(world_of, monkeypatch, step):
     """Retention ends between the save of the equal model and the commit of its row, before or within its transaction."""
@@ -189,6 +194,7 @@ def test_a_model_trained_again_while_retention_deletes_it_is_there_afterwards(wo
     assert {trigger.attempt for trigger in world.triggers(world.run("by_amount", "replay").id)} == {1}
 
 
+@pytest.mark.soak("replays")
 def test_a_model_whose_new_row_is_committed_while_retention_runs_stays(world_of, monkeypatch):
     """The equal model is committed after retention chose the models, and before it deletes them."""
     world = world_with(world_of, newest=1)

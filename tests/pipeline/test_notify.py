@@ -81,6 +81,7 @@ def test_it_hears_of_a_failed_training_and_again_when_it_fails_after_it_was_resu
     assert [(event.attempt, event.error) for event in heard[2:]] == [(4, "fourth")]
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize("kind", ["score_below", "score_above"])
 def test_it_hears_of_scores_of_the_active_model_beyond_the_limit(world_of, heard, kind):
     limit = {"floor": 0.8} if kind == "score_below" else {"ceiling": 0.8}
@@ -100,6 +101,7 @@ def test_it_hears_of_scores_of_the_active_model_beyond_the_limit(world_of, heard
     assert told(world) == []
 
 
+@pytest.mark.soak("replays")
 def test_a_score_that_is_made_again_is_not_told_again(world_of, heard):
     world = world_of(amount(every=40, notify=NOTIFY | {"score_below": {"metric": "accuracy", "floor": 1.0}}))
     world.deliver(range(6))

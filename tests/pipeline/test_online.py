@@ -23,6 +23,7 @@ from modyn_dagster.values.digest import checksum_of
 from tests.pipeline.measuring import delete
 from tests.pipeline.world import World
 from tests.projects.tiny import ROWS, USER_CODE, amount, timed, write_pipeline
+from tests.variants import represented
 
 DECAY = {"keep": 0.5, "after": "1d"}
 STRATEGIES: dict[str, dict[str, Any]] = {
@@ -75,6 +76,7 @@ def expected() -> list[list[int]]:
     return sets
 
 
+@pytest.mark.soak("replays")
 def test_a_pipeline_feeds_r_tbs_batch_by_batch_cut_at_triggers_in_sample_time(world_of, expected):
     world = world_of(online("rtbs", STRATEGIES["rtbs"]))
     world.deliver(range(6))
@@ -82,16 +84,8 @@ def test_a_pipeline_feeds_r_tbs_batch_by_batch_cut_at_triggers_in_sample_time(wo
     assert keys_of(world, "rtbs") == expected
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "rtbs_reset",
-        "rtbs_shards",
-        pytest.param("ttbs_shards", marks=pytest.mark.soak("distributed")),
-        "ttbs",
-        "uniform_reset",
-        "days_reset",
-    ],
+@represented(
+    "name", ["rtbs_reset", "rtbs_shards", "ttbs_shards", "ttbs", "uniform_reset", "days_reset"], "replays", "rtbs_shards"
 )
 def test_live_equals_replay_however_the_batches_arrive(world_of, name):
     world = world_of(online(name, STRATEGIES[name]))
@@ -109,6 +103,7 @@ def test_live_equals_replay_however_the_batches_arrive(world_of, name):
     assert states[0] == states[1]
 
 
+@pytest.mark.soak("replays")
 def test_the_state_is_a_file_whose_loss_changes_nothing(world_of):
     kept, lost = (online(name, STRATEGIES["rtbs"]) for name in ("kept", "lost"))
     world = world_of(kept, lost)
@@ -175,6 +170,7 @@ def test_selecting_twice_and_after_a_kill_gives_the_same_files(world_of, monkeyp
         assert select_training_set(context).n_samples > 0
 
 
+@pytest.mark.soak("replays")
 def test_deleted_samples_leave_the_state_and_change_no_other_choice(world_of):
     names = ("rtbs", "days")
     world = world_of(*(online(name, STRATEGIES[name]) for name in names))
@@ -310,6 +306,7 @@ def test_the_window_all_reaches_back_before_the_run_and_retention_takes_states_a
     assert last.n_samples == 70
 
 
+@pytest.mark.soak("replays")
 def test_time_triggers_cut_before_the_sample_that_decided(world_of):
     block = timed("ticks", every="2d")
     block["selection"] = {"strategy": STRATEGIES["rtbs"]}

@@ -19,6 +19,7 @@ def live(world: World, name: str = "by_amount") -> RunRow:
     return world.run(name, "live")
 
 
+@pytest.mark.soak("replays")
 def test_a_stopped_run_decides_nothing_until_it_is_resumed_and_then_all_that_came_meanwhile(world_of):
     world = world_of(amount(every=40))
     world.deliver([0])

@@ -47,6 +47,7 @@ def spec_of(world: World) -> PipelineSpec:
     return world.platform.pipeline("by_amount")
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize("training", [{}, CHAINED], ids=["afresh", "from the one before"])
 def test_how_models_are_stored_changes_neither_them_nor_how_they_are_judged(world_of, training):
     contents = [amount(every=40), amount("others", every=40, model_store={"strategy": "provenance", "root": "elsewhere"})]
@@ -62,6 +63,7 @@ def test_how_models_are_stored_changes_neither_them_nor_how_they_are_judged(worl
     assert outcomes[0]["evaluations"]
 
 
+@pytest.mark.soak("replays")
 def test_models_without_weights_come_back_by_training(world_of):
     world = world_of(chained(**PROVENANCE))
     world.deliver(range(3))

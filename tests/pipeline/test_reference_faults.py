@@ -20,6 +20,7 @@ from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, ROWS, amount, batch_text, drop
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize(
     "intervals",
     [

@@ -25,6 +25,7 @@ def test_a_replay_walks_batches_in_order_and_ends_finished(world_of):
     assert (run.state, run.last_ordinal, len(world.triggers(run.id, "trained"))) == ("finished", 4, 2)
 
 
+@pytest.mark.soak("replays")
 def test_launched_again_nothing_is_trained_twice_and_everything_is_yielded_again(world_of):
     world = world_of(timed())
     world.deliver(range(8))
@@ -36,6 +37,7 @@ def test_launched_again_nothing_is_trained_twice_and_everything_is_yielded_again
     assert len([event for event in again if isinstance(event, BatchReplayed)]) == 8
 
 
+@pytest.mark.soak("replays")
 def test_a_replay_in_two_parts_ends_as_one_in_one_go(world_of):
     world = world_of(timed())
     world.deliver(range(8))

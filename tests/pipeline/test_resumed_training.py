@@ -82,6 +82,7 @@ def test_the_next_attempt_goes_on_and_commits_the_model_it_would_have_been(world
     assert checkpoints(world) == []
 
 
+@pytest.mark.soak("replays")
 def test_the_seconds_of_a_training_that_went_on_are_those_of_all_of_it(world_of: MakeWorld) -> None:
     world = world_of(pipeline() | {"model_store": {"retrain": True}})
     world.deliver([0])
@@ -115,6 +116,7 @@ def test_retention_removes_what_a_kill_after_the_commit_left(world_of: MakeWorld
     assert apply_retention(world.platform).checkpoints == 0
 
 
+@pytest.mark.soak("replays")
 def test_optimizer_states_are_carried_over_kept_and_removed(world_of: MakeWorld) -> None:
     carrying = pipeline(use_previous_model=True, carry_optimizer=True) | {"retention": {"optimizers": 1}}
     fresh = pipeline(use_previous_model=True) | {"name": "fresh"}

@@ -81,6 +81,7 @@ def test_a_metric_more_costs_that_metric_and_no_prediction(world_of, counted):
     assert cells(world, "accuracy").keys() == before.keys()
 
 
+@pytest.mark.soak("replays")
 def test_other_intervals_cost_those_that_are_new(world_of, counted):
     world = world_of(judged_by(SIZE))
     world.deliver(range(6))

@@ -64,6 +64,7 @@ def test_shards_decide_about_the_hash_of_a_pipeline_only_where_they_are_asked_fo
     assert len({hashes[None], hashes[shards], hashes[3]}) == 3
 
 
+@pytest.mark.soak("replays")
 def test_the_pipeline_of_the_page_is_fed_batch_by_batch_with_workers_or_without(world_of):
     world = world_of(sharded("many"))
     world.deliver(range(6))
@@ -95,6 +96,7 @@ def test_the_pipeline_of_the_page_is_fed_batch_by_batch_with_workers_or_without(
     assert pool.made
 
 
+@pytest.mark.soak("replays")
 def test_a_replay_deals_its_shards_to_its_workers_where_no_training_needs_them(world_of):
     serial = sharded("serial")
     serial["training"] |= {"use_previous_model": True}

@@ -64,6 +64,7 @@ def remove_rows(world: World, run: RunRow) -> None:
         conn.execute(sa.delete(pipeline_run).where(pipeline_run.c.id == run.id))
 
 
+@pytest.mark.soak("replays")
 @TRAININGS
 def test_models_outlive_another_pipeline_that_trained_them_first(world_of: Worlds, training: Content) -> None:
     # The third one has the same training sets and other models.
@@ -80,6 +81,7 @@ def test_models_outlive_another_pipeline_that_trained_them_first(world_of: World
     recover(world, second)
 
 
+@pytest.mark.soak("replays")
 @TRAININGS
 def test_models_of_a_live_run_outlive_the_replay_that_it_took_over(world_of: Worlds, training: Content) -> None:
     world = world_of(recipes("by_amount", training))

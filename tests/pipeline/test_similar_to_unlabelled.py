@@ -95,6 +95,7 @@ def test_live_equals_replay_on_either_backend(world_of: Worlds) -> None:
     assert serial_reason(world.platform.pipeline("similar")) is not None
 
 
+@pytest.mark.soak("replays")
 def test_before_the_first_model_and_without_unlabelled_samples_the_set_is_uniform(world_of: Worlds) -> None:
     uniform = similar("uniform")
     uniform["selection"]["strategy"] = {"kind": "uniform", "size": 25}
@@ -116,6 +117,7 @@ def at_once_again(world: World) -> list[Label]:
     return [Label(key_of(day, i), (day + i) % 2, day) for day in range(DAYS) for i in range(40)]
 
 
+@pytest.mark.soak("replays")
 def test_labels_that_arrive_after_a_trigger_change_nothing_of_it(world_of: Worlds) -> None:
     world, labels = late_world(world_of, similar())
     world.replay("similar")
@@ -133,6 +135,7 @@ def test_labels_that_arrive_after_a_trigger_change_nothing_of_it(world_of: World
         select_training_set(context_of(world.platform, "similar", trigger.partition_key))
 
 
+@pytest.mark.soak("replays")
 def test_deleted_samples_are_neither_compared_with_nor_chosen(world_of: Worlds) -> None:
     world, labels = late_world(world_of, similar())
     gone = [key_of(day, i) for day in range(DAYS) for i in range(0, 40, 2)]
@@ -164,6 +167,7 @@ def test_only_train_samples_are_compared_with(world_of: Worlds) -> None:
     assert (view.sides(keys) == TRAIN).all()
 
 
+@pytest.mark.soak("replays")
 def test_a_ratio_and_a_limit_bound_the_set_as_in_other_strategies(world_of: Worlds) -> None:
     by_ratio = similar("by_ratio")
     by_ratio["selection"]["strategy"] = {"kind": "similar_to_unlabelled", "ratio": 0.3}
@@ -197,6 +201,7 @@ def test_it_is_refused_where_it_cannot_work_by_pipeline_and_field(world_of: Worl
         require_runnable(world.platform.pipeline("layered"), late(world))
 
 
+@pytest.mark.soak("replays")
 def test_the_outputs_of_a_named_layer_may_be_compared(world_of: Worlds) -> None:
     world, _ = late_world(world_of, similar(choice="nearest"), similar("by_layer", choice="nearest", layer="0"))
     for name in ("similar", "by_layer"):

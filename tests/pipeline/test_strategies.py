@@ -59,6 +59,7 @@ def test_strategies_give_the_same_training_sets_on_both_backends(world_of, tmp_p
         assert len(written[0][1]) >= 30
 
 
+@pytest.mark.soak("replays")
 def test_without_replacement_walks_through_the_stream_trigger_by_trigger(world_of):
     strategy = {"kind": "uniform_without_replacement", "size": 70}
     world = world_of(amount("walk", every=100, selection={"window": "all", "strategy": strategy}))
@@ -69,6 +70,7 @@ def test_without_replacement_walks_through_the_stream_trigger_by_trigger(world_o
     assert len(np.intersect1d(np.union1d(first, second), third)) == 0
 
 
+@pytest.mark.soak("replays")
 def test_attributes_balance_and_weigh_samples(world_of, monkeypatch):
     monkeypatch.syspath_prepend(USER_CODE)
     by_attribute = {"kind": "balanced", "by": {"attribute": "label"}, "size": 20, "weights": "equal"}

@@ -10,6 +10,7 @@ from tests.pipeline.integrity.homes import flip
 from tests.projects.tiny import amount
 
 
+@pytest.mark.soak("replays")
 def test_changed_source_bytes_stop_a_strict_replay_and_only_that(world_of) -> None:
     world = world_of(amount(every=40))
     world.deliver([0, 1])

@@ -94,6 +94,7 @@ def test_a_tick_over_a_long_backlog_stops_and_the_next_ones_end_where_a_replay_d
     assert world.decisions(now.run) == expected
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize("kind", [drift, performance])
 def test_a_tick_computes_no_embedding_and_no_score_however_much_there_is_to_measure(world_of, tick, kind):
     world = world_of(quiet(kind, of="embeddings") if kind is drift else quiet(kind))
@@ -112,6 +113,7 @@ def test_a_tick_computes_no_embedding_and_no_score_however_much_there_is_to_meas
     assert world.decisions(now.run) == world.decisions(world.run(name, "replay"))
 
 
+@pytest.mark.soak("replays")
 def test_a_tick_holds_some_rows_of_what_was_measured_and_not_all(world_of, tick, monkeypatch):
     monkeypatch.setattr(measurement_rows, "ROWS_AT_ONCE", 7)
     read: list[int] = []
@@ -136,6 +138,7 @@ def test_a_tick_holds_some_rows_of_what_was_measured_and_not_all(world_of, tick,
     assert len(world.decisions(now.run)) > 50
 
 
+@pytest.mark.soak("replays")
 def test_a_look_for_models_to_judge_stops_and_the_next_one_goes_on(world_of, clock, monkeypatch):
     monkeypatch.setattr(pending_evaluations, "MODELS_AT_ONCE", 2)
     world = world_of(triggered("often", {"kind": "amount", "every": 20}))

@@ -46,6 +46,7 @@ def transformed(content: dict[str, Any], **fields: Any) -> dict[str, Any]:
 BY_ACCURACY = {"kind": "performance", "every": 40, "decision": {"rule": "threshold", "value": 0.9}}
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize("content", [amount(every=60), triggered("by_accuracy", BY_ACCURACY)])
 def test_live_equals_replay(world_of, own_code, content):
     world = world_of(transformed(content, label_transform={"positive": [0]}))

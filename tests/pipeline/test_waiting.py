@@ -66,6 +66,7 @@ def world(world_of: Callable[..., World]) -> World:
     return made
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize("folder", ["training_sets", "models", "predictions"])
 def test_a_replay_waits_while_a_folder_is_read_only_and_ends_as_if_undisturbed(world: World, folder: str) -> None:
     place, lines, seen = world.platform.home / folder, list[str](), list[tuple[Any, ...]]()
@@ -110,6 +111,7 @@ def test_an_error_that_does_not_pass_in_time_ends_the_replay_and_loses_no_attemp
     assert [(trigger.state, trigger.attempt) for trigger in world.triggers(run.id)] == [("trained", 1)] * 2
 
 
+@pytest.mark.soak("replays")
 def test_a_replay_waits_for_a_postgres_that_only_reads_for_a_while(world: World, postgres_server: RunningServer) -> None:
     database = database_url(world.settings, "modyn").database
     lines = list[str]()

@@ -94,6 +94,7 @@ def cases(every: Content, few: str = "") -> list[Any]:
     return [case if case == few else pytest.param(case, marks=pytest.mark.soak("distributed")) for case in every]
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize("policy", cases(POLICIES, "ensemble"))
 def test_policies_that_know_no_model_are_trained_ahead(world_of, workers, policy: str) -> None:
     world = world_of(pipeline("tried", POLICIES[policy], {"limit": 25}, {}), split=SPLIT)

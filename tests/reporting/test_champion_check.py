@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from modyn_dagster.pipeline.checks import CheckResult
 from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
@@ -15,6 +17,7 @@ from tests.projects.tiny import DATASET, amount
 NAME = "championed"
 
 
+@pytest.mark.soak("screens")
 def test_the_champion_is_the_last_model_whose_check_passed(
     settings: Settings, mlflow_uri: str, tracker: Tracker, tmp_path: Path
 ) -> None:

@@ -107,6 +107,7 @@ def test_the_plot_of_a_run_in_dagster_and_mlflow_has_a_line_of_the_final_scores(
     assert [score.value for score in final_scores(wait.active)] == [None, 0.6, 0.7]
 
 
+@pytest.mark.soak("screens")
 def test_the_comparison_in_dagster_shows_scores_as_known_and_final_where_labels_arrive_later() -> None:
     assert "as known and final" in comparison_metadata(compared())
     assert "as known and final" not in comparison_metadata(compare_runs([compared().runs[0].summary]))

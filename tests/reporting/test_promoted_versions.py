@@ -49,6 +49,7 @@ def crowned(
         )
 
 
+@pytest.mark.soak("screens")
 def test_the_champion_has_the_alias_live_and_the_newest_model_does_not(
     tracker: Tracker, client: MlflowClient, live: Story
 ) -> None:

@@ -50,6 +50,7 @@ def test_a_version_that_was_deleted_by_hand_comes_back(tracker: Tracker, client:
     assert len(keys(client, live)) == 3
 
 
+@pytest.mark.soak("screens")
 def test_a_version_that_was_deleted_behind_the_page_comes_back_when_there_is_more_to_tell_of_it(
     tracker: Tracker, client: MlflowClient, live: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_version_that_was_deleted_behind_the_page_comes_back_when_there_is_mor
     assert len(keys(client, live)) == len(rows)
 
 
+@pytest.mark.soak("screens")
 def test_all_of_it_deleted_comes_back(tracker: Tracker, client: MlflowClient, live: Story) -> None:
     rows = trained(live, [0.5, 0.6])
     tracker.sync_all(live.engine, live.run)
@@ -79,6 +81,7 @@ def test_all_of_it_deleted_comes_back(tracker: Tracker, client: MlflowClient, li
     assert alias(client, live.pipeline, "champion") == rows[1].partition_key
 
 
+@pytest.mark.soak("screens")
 def test_versions_of_others_are_let_alone(tracker: Tracker, client: MlflowClient, live: Story) -> None:
     client.create_registered_model(live.pipeline)
     client.create_model_version(live.pipeline, "modyn-model:///by-hand", await_creation_for=0)
@@ -94,6 +97,7 @@ def test_versions_of_others_are_let_alone(tracker: Tracker, client: MlflowClient
     assert client.get_registered_model(live.pipeline).description.splitlines()[2].startswith("| 3 | 2030-01-01 00:00:00 | now |")
 
 
+@pytest.mark.soak("screens")
 @pytest.mark.parametrize("method", ["set_registered_model_alias", "set_model_version_tag", "update_registered_model"])
 def test_a_kill_after_a_version_was_registered_is_made_up_for(
     tracker: Tracker, client: MlflowClient, live: Story, method: str
@@ -118,6 +122,7 @@ def test_a_kill_after_a_version_was_registered_is_made_up_for(
     assert "0.9" in versions(client, live.pipeline)[2].tags["modyn/champion"]
 
 
+@pytest.mark.soak("screens")
 def test_training_a_trigger_again_registers_nothing_and_a_failed_check_moves_nothing(
     tracker: Tracker, client: MlflowClient, live: Story
 ) -> None:
@@ -133,6 +138,7 @@ def test_training_a_trigger_again_registers_nothing_and_a_failed_check_moves_not
     ]
 
 
+@pytest.mark.soak("screens")
 def test_a_late_sync_of_an_earlier_run_leaves_the_aliases_to_the_run_that_is_live(
     tracker: Tracker, client: MlflowClient, live: Story
 ) -> None:

@@ -105,6 +105,7 @@ def test_which_version_was_live_is_one_call_and_one_page(tracker: Tracker, clien
     assert page[4].startswith("| 1 | 2030-01-01 00:00:00 | 2030-01-02 00:00:00 |")
 
 
+@pytest.mark.soak("screens")
 def test_replays_do_not_touch_what_is_live(tracker: Tracker, client: MlflowClient, live: Story, story: Story) -> None:
     [row], [replayed] = trained(live, [0.5]), trained(story, [0.9])
     tracker.sync_all(live.engine, live.run)
@@ -133,6 +134,7 @@ def test_an_alias_that_somebody_moved_stays_and_is_shown_until_it_is_deleted(
     assert "modyn/drift/champion" not in client.get_registered_model(live.pipeline).tags
 
 
+@pytest.mark.soak("screens")
 def test_a_sync_reads_the_newest_versions_and_older_ones_only_where_a_verdict_changed(
     tracker: Tracker, client: MlflowClient, live: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:

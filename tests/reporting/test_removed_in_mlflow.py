@@ -42,6 +42,7 @@ def test_aliases_without_an_mlflow_are_an_error(monkeypatch: pytest.MonkeyPatch)
         MlflowResource().aliased_models("by_amount", ["rollback"])
 
 
+@pytest.mark.soak("screens")
 def test_a_removed_pipeline_goes_to_the_trash_with_its_experiment_and_loses_its_registered_models(
     tracker: Tracker, client: MlflowClient, story: Story, mlflow_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_report_opens_without_error_or_request_and_every_plot_is_labelled(brow
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_the_table_holds_the_mean_over_the_intervals_where_all_chosen_have_an_active_model(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -146,6 +147,7 @@ def test_the_table_holds_the_mean_over_the_intervals_where_all_chosen_have_an_ac
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_the_matrix_boxes_the_model_of_the_chosen_composite(browser: Browser, tmp_path: Path) -> None:
     report = a_report([6], 10)
     opened = Opened(browser, report, tmp_path)
@@ -158,6 +160,7 @@ def test_the_matrix_boxes_the_model_of_the_chosen_composite(browser: Browser, tm
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 @pytest.mark.parametrize(
     ("report", "note"),
     [
@@ -178,6 +181,7 @@ def test_little_or_nothing_renders_too(browser: Browser, tmp_path: Path, report:
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_plots_off_the_screen_are_drawn_when_they_come_on_it(browser: Browser, tmp_path: Path) -> None:
     opened = Opened(browser, a_report([12, 4, 20], 25), tmp_path)
     drawn = "id => document.getElementById(id).dataset.drawn"
@@ -189,6 +193,7 @@ def test_plots_off_the_screen_are_drawn_when_they_come_on_it(browser: Browser, t
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_printing_draws_everything(browser: Browser, tmp_path: Path) -> None:
     opened = Opened(browser, a_report([12, 4], 10), tmp_path)
     opened.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
@@ -196,6 +201,7 @@ def test_printing_draws_everything(browser: Browser, tmp_path: Path) -> None:
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_slices_and_confidence_bands_follow_metric_and_composite(browser: Browser, tmp_path: Path) -> None:
     report = a_report([6], 10)
     opened = Opened(browser, report, tmp_path)
@@ -215,6 +221,7 @@ def test_slices_and_confidence_bands_follow_metric_and_composite(browser: Browse
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_scores_behind_triggers_stand_above_them_on_one_time_line(browser: Browser, tmp_path: Path) -> None:
     report = a_report([6, 4, 5], 10)
     opened = Opened(browser, report, tmp_path)
@@ -229,6 +236,7 @@ def test_scores_behind_triggers_stand_above_them_on_one_time_line(browser: Brows
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_several_seeds_have_a_line_of_means_and_deviations(browser: Browser, tmp_path: Path) -> None:
     report = a_report([3, 5], 10, seeds=2)
     opened = Opened(browser, report, tmp_path)
@@ -248,6 +256,7 @@ def test_several_seeds_have_a_line_of_means_and_deviations(browser: Browser, tmp
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_undefined_cells_leave_gaps_and_no_error(browser: Browser, tmp_path: Path) -> None:
     report = a_report([3], 6)
     holed = {metric: np.where(np.arange(6) == 3, np.nan, values) for metric, values in report.pipelines[0].matrices.items()}
@@ -260,6 +269,7 @@ def test_undefined_cells_leave_gaps_and_no_error(browser: Browser, tmp_path: Pat
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_the_contents_lead_to_every_part_of_the_page(browser: Browser, tmp_path: Path) -> None:
     opened = Opened(browser, a_report([6], 10), tmp_path)
     links = opened.page.evaluate("[...document.querySelectorAll('nav a')].map(a => a.getAttribute('href').slice(1))")
@@ -271,6 +281,7 @@ def test_the_contents_lead_to_every_part_of_the_page(browser: Browser, tmp_path:
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_every_table_is_a_file_with_exact_numbers_and_texts_that_no_spreadsheet_runs(browser: Browser, tmp_path: Path) -> None:
     report = a_report([6, 4], 10)
     live = Table(("model", "why"), (("4f3a9c0b17de", "=1+1"),))
@@ -286,6 +297,7 @@ def test_every_table_is_a_file_with_exact_numbers_and_texts_that_no_spreadsheet_
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_the_confusion_matrix_is_that_of_the_chosen_composite(browser: Browser, tmp_path: Path) -> None:
     opened = Opened(browser, a_report([6], 10), tmp_path)
     assert opened.cells(0, "confusion") == ["true class", *(f"predicted class <{n}>" for n in range(3)), "samples"]
@@ -299,6 +311,7 @@ def test_the_confusion_matrix_is_that_of_the_chosen_composite(browser: Browser, 
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_of_many_classes_and_slices_the_worst_are_shown_and_without_predictions_no_matrix(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -320,6 +333,7 @@ def test_of_many_classes_and_slices_the_worst_are_shown_and_without_predictions_
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_slices_stand_in_a_table_the_weakest_first(browser: Browser, tmp_path: Path) -> None:
     report = a_report([6], 10)
     opened = Opened(browser, report, tmp_path)
@@ -333,6 +347,7 @@ def test_slices_stand_in_a_table_the_weakest_first(browser: Browser, tmp_path: P
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_the_page_is_dark_where_the_reader_wants_it_and_paper_is_white(browser: Browser, tmp_path: Path) -> None:
     opened = Opened(browser, a_report([6, 4], 10), tmp_path)
     assert opened.colours() == ("rgb(255, 255, 255)", "#ffffff")
@@ -353,6 +368,7 @@ def test_the_page_is_dark_where_the_reader_wants_it_and_paper_is_white(browser: 
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_the_estimate_of_a_metric_is_drawn_beside_it_with_its_interval(browser: Browser, tmp_path: Path) -> None:
     report = a_report([4], 8, ("accuracy", "estimated_accuracy", "log_loss"))
     opened = Opened(browser, report, tmp_path)
@@ -370,6 +386,7 @@ def test_the_estimate_of_a_metric_is_drawn_beside_it_with_its_interval(browser: 
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_the_final_score_of_a_metric_is_drawn_beside_the_one_as_known(browser: Browser, tmp_path: Path) -> None:
     report = a_report([4, 3], 8, ("accuracy", "log_loss", "accuracy (final)"))
     opened = Opened(browser, report, tmp_path)
@@ -387,6 +404,7 @@ def test_the_final_score_of_a_metric_is_drawn_beside_the_one_as_known(browser: B
     opened.quiet()
 
 
+@pytest.mark.soak("screens")
 def test_what_was_live_when_is_shown_for_a_pipeline_that_promotes_and_for_no_other(browser: Browser, tmp_path: Path) -> None:
     report = a_report([12, 8], 25)
     reason = "on 1,412 samples the candidate is better by 0.031; with 97.5% confidence the true difference exceeds 0.004"

@@ -67,6 +67,7 @@ def test_every_sketch_is_an_inline_picture() -> None:
     assert "no interval has a score yet" in "".join(svg_of(sketches.scores_sketch(a_summary("p", [], 0))).itertext())
 
 
+@pytest.mark.soak("screens")
 @pytest.mark.process
 def test_sketches_need_no_plotting_library() -> None:
     code = "import sys; import modyn_dagster.reporting.plots.sketches; sys.exit('matplotlib' in sys.modules)"

@@ -16,6 +16,7 @@ from modyn_dagster.settings import Settings
 from tests.reporting.made_up import a_report
 
 
+@pytest.mark.soak("screens")
 def test_a_comparison_is_one_run_whose_scores_and_page_are_the_newest(
     tracker: Tracker, mlflow_uri: str, shared_engine: sa.Engine, tmp_path: Path
 ) -> None:
@@ -46,6 +47,7 @@ def test_a_comparison_is_one_run_whose_scores_and_page_are_the_newest(
     assert tracker.url_of(second).endswith(f"/{experiment.experiment_id}/runs/{second}")
 
 
+@pytest.mark.soak("screens")
 @pytest.mark.process
 def test_a_process_shows_the_same_comparison(
     tracker: Tracker, mlflow_uri: str, shared_engine: sa.Engine, settings: Settings, tmp_path: Path

@@ -82,6 +82,7 @@ def test_only_so_many_slices_are_shown_and_it_is_said() -> None:
     assert slice_tags([]) == {}
 
 
+@pytest.mark.soak("screens")
 def test_a_pipelines_run_has_the_scores_of_its_composite_models_by_interval(
     tracker: Tracker, story: Story, client: MlflowClient
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_pipelines_run_has_the_scores_of_its_composite_models_by_interval(
     assert points(client, shown, "evaluation/trained log_loss") == series
 
 
+@pytest.mark.soak("screens")
 def test_triggers_of_a_run_that_is_replaced_stand_below_the_new_one(tracker: Tracker, story: Story, client: MlflowClient) -> None:
     first, second = two_triggers(story)
     old = tracker.sync_all(story.engine, story.run)
@@ -121,6 +123,7 @@ def trigger_run(client: MlflowClient, story: Story, row: TriggerRow) -> Run:
     return found
 
 
+@pytest.mark.soak("screens")
 def test_runs_are_found_by_pipeline_trigger_and_dagster_run(tracker: Tracker, story: Story, client: MlflowClient) -> None:
     first, second = two_triggers(story)
     parent = tracker.sync_run(story.engine, story.run, f"dagster of {story.pipeline}")
@@ -142,6 +145,7 @@ def inputs_of(run: Run) -> list[DatasetInput]:
     return run.inputs.dataset_inputs
 
 
+@pytest.mark.soak("screens")
 def test_runs_name_the_data_they_were_made_from_once(tracker: Tracker, story: Story, client: MlflowClient) -> None:
     row = story.train(10, year(0.5), n_samples=7)
     for _ in range(2):

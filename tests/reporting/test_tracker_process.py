@@ -25,6 +25,7 @@ def children() -> set[int]:
     return {child.pid for child in psutil.Process().children()}
 
 
+@pytest.mark.soak("screens")
 def test_every_question_fails_where_mlflow_does_not_answer_and_the_process_ends_with_its_owner(tmp_path: Path) -> None:
     before = children()
     with TrackerProcess(Settings(tmp_path, tmp_path), NOBODY) as tracker:
@@ -86,6 +87,7 @@ def test_an_interrupted_question_ends_the_process_so_that_no_other_run_gets_its_
             assert MlflowResource().shared_process() is None
 
 
+@pytest.mark.soak("screens")
 def test_runs_that_share_a_tracker_have_one_process_which_ends_with_the_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

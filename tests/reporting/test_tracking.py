@@ -112,6 +112,7 @@ def test_a_pipelines_run_shows_its_spec_cost_and_score(tracker: Tracker, story: 
     assert parent.data.metrics["mean_active/accuracy"] == pytest.approx((0.8 + 1 / 3) / 2)
 
 
+@pytest.mark.soak("screens")
 def test_a_runs_sync_shows_the_triggers_that_an_absent_mlflow_missed_and_no_others(
     tracker: Tracker, story: Story, client: MlflowClient, shown: Callable[[], list[Run]]
 ) -> None:
@@ -207,6 +208,7 @@ def test_a_long_loss_curve_is_thinned_evenly_from_first_to_last(
     assert max(gaps) - min(gaps) <= 1
 
 
+@pytest.mark.soak("screens")
 def test_more_points_than_mlflow_takes_in_one_call_arrive(tracker: Tracker, story: Story, client: MlflowClient) -> None:
     row = story.train(10, year(1))
     values = {n: n / 4096 for n in range(2345)}
@@ -215,6 +217,7 @@ def test_more_points_than_mlflow_takes_in_one_call_arrive(tracker: Tracker, stor
     assert points(client, run_id, "evaluation/accuracy") == [(step(n), value) for n, value in values.items()]
 
 
+@pytest.mark.soak("screens")
 def test_showing_again_changes_nothing(
     tracker: Tracker, story: Story, client: MlflowClient, shown: Callable[[], list[Run]]
 ) -> None:
@@ -247,6 +250,7 @@ def test_a_kill_before_the_ids_were_stored_makes_no_second_run(
         assert triggers.get_trigger(conn, row.id).mlflow_run_id == ids[1]
 
 
+@pytest.mark.soak("screens")
 def test_a_kill_while_points_were_sent_is_made_up(tracker: Tracker, story: Story, client: MlflowClient) -> None:
     parent = tracker.sync_run(story.engine, story.run)
     row = scored(story)

@@ -13,6 +13,7 @@ def scores(mlflow_uri: str, run_id: str) -> list[tuple[int, float]]:
     return sorted((metric.step, metric.value) for metric in history)
 
 
+@pytest.mark.soak("screens")
 def test_points_that_a_tracker_has_sent_are_not_read_again(
     tracker: Tracker, story: Story, mlflow_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

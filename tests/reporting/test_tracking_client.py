@@ -63,6 +63,7 @@ def test_addresses_in_messages_hold_no_secret(uri: str, address: str) -> None:
     assert address_of(uri) == address
 
 
+@pytest.mark.soak("screens")
 def test_a_server_that_goes_down_later_loses_nothing(postgres_server: Any, empty_uri: str, engine: sa.Engine) -> None:
     tracker = Tracker(open_client(empty_uri), "http://here")
     story = Story(engine)
@@ -76,6 +77,7 @@ def test_a_server_that_goes_down_later_loses_nothing(postgres_server: Any, empty
         assert conn.scalar(sa.text("select mlflow_run_id from trigger")) is None
 
 
+@pytest.mark.soak("screens")
 def test_processes_may_make_the_tables_at_the_same_time(empty_uri: str) -> None:
     # Forked: MLflow is imported already, so they really are at the same place at the same time.
     fork = multiprocessing.get_context("fork")

@@ -24,6 +24,7 @@ def live(shared_engine: sa.Engine, story: Story) -> Story:
     return Story(shared_engine, story.pipeline, mode="live")
 
 
+@pytest.mark.soak("screens")
 def test_a_version_is_marked_once_and_its_aliases_go_to_the_model_that_took_its_place(
     tracker: Tracker, client: MlflowClient, live: Story
 ) -> None:

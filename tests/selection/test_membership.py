@@ -43,6 +43,7 @@ def test_one_partition_of_many_is_read(tmp_path: Path) -> None:
         held_by(path, checksum, np.array([8], np.uint64))
 
 
+@pytest.mark.soak("laws-policies")
 @pytest.mark.parametrize("instead", [1, 5000], ids=["smaller", "larger"])
 def test_a_damaged_key_is_an_error_where_it_could_matter_and_never_a_wrong_answer(tmp_path: Path, instead: int) -> None:
     path = tmp_path / "set.arrow"

@@ -30,6 +30,7 @@ def test_windows_reach_back_to_trained_triggers_only():
     assert window_of("all", until=40, trained=trained, origin=5) == KeyRange(ORIGIN, 40)
 
 
+@pytest.mark.soak("laws-policies")
 def test_a_limit_is_uniform_over_seeds():
     keys = np.arange(50, dtype=np.uint64) + np.uint64(7 << 32)
     counts = np.zeros(50)

@@ -83,6 +83,7 @@ def test_the_reader_of_the_text_format_is_strict(text: str) -> None:
         text_format(text)
 
 
+@pytest.mark.soak("laws-models")
 def test_tritons_configuration_is_that_of_the_exported_program(tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

@@ -210,6 +210,7 @@ def test_every_batch_reaches_one_rank_in_the_global_order(make: Make, ranks: int
         assert len(dataset) == len(expected[rank::ranks])
 
 
+@pytest.mark.soak("laws-training")
 @pytest.mark.long
 def test_workers_that_are_not_forked_get_the_same(make: Make) -> None:
     loader = DataLoader(StreamDataset(make()), batch_size=None, num_workers=1, multiprocessing_context="spawn")

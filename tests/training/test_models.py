@@ -16,6 +16,7 @@ from modyn_dagster.training.data import EMBEDDING
 from modyn_dagster.training.models.dlrm import DLRM
 from modyn_dagster.training.models.images import Pictures, ResNet
 from tests.training.table import Table
+from tests.variants import represented
 
 RNG = np.random.default_rng(11)
 LABELS = (np.arange(120) % 2).astype(np.int64)
@@ -82,7 +83,7 @@ def trained(table: Table, spec: TrainingSpec) -> TrainedModel:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", CASES)
+@represented("name", list(CASES), "laws-training", *(name for name in CASES if name != "resnet18"))
 def test_it_learns_what_can_be_learnt_and_comes_back_as_it_was_stored(name: str) -> None:
     table = CASES[name][0]()
     found = trained(table, spec_for(name))

@@ -131,6 +131,7 @@ def false_alarms(window: int, quantile: float, *, calibrated: bool) -> float:
     return fired / n
 
 
+@pytest.mark.soak("laws-policies")
 @pytest.mark.long
 def test_the_false_alarm_rate_of_autodrift_is_about_twice_what_its_quantile_says():
     # The 0.95 quantile of 15 scores lies at 0.3 between the two largest ones, so that half of the scores which come second

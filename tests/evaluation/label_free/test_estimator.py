@@ -13,6 +13,7 @@ from modyn_dagster.evaluation.metrics.registry import score
 from tests.evaluation.label_free.simulated_models import METRICS, SimulatedModel, coverage, numbers_of
 
 
+@pytest.mark.soak("laws-results")
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_estimates_are_the_means_over_all_labels_that_calibrated_probabilities_allow(n_classes):
     model, rng = SimulatedModel(n_classes), np.random.default_rng(n_classes)
@@ -45,6 +46,7 @@ def test_estimates_from_many_samples_are_the_scores_that_labels_give(model):
         assert estimate.value == pytest.approx(score(metric, outputs, labels).value, abs=0.015), metric
 
 
+@pytest.mark.soak("laws-results")
 def test_most_intervals_hold_the_score_of_the_labels():
     held = coverage(SimulatedModel(2, shift=0.5), 25, calibrate=200, n=80, draws=200)
     assert min(held.values()) >= 0.8, held

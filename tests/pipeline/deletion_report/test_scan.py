@@ -56,6 +56,7 @@ def states(result: Scan) -> dict[str, str]:
     return {finding.path: finding.state for finding in result.findings}
 
 
+@pytest.mark.soak("deletions")
 def test_after_a_purge_only_the_originals_outside_of_the_home_hold_the_samples(world: World) -> None:
     world.replay("by_amount")
     row = finish_deletion(world)
@@ -298,6 +299,7 @@ def test_deleted_samples_are_read_and_purged_ones_are_counted(world: World) -> N
     assert set(fingerprints.pieces["sample"].to_pylist()) == {1}
 
 
+@pytest.mark.soak("deletions")
 def test_an_original_that_is_gone_hides_its_own_samples_alone(world: World) -> None:
     (world.folder / "data" / "day_00.csv").unlink()
     keys = np.concatenate((np.array([3], np.uint64), GONE))

@@ -15,6 +15,7 @@ from tests.pipeline.holes.streams import LEFT, Renumbering, decided, deliver_lef
 from tests.pipeline.labels.laws import SPLIT
 from tests.pipeline.labels.pipelines import ONLY_LATE, STRATEGIES, TRIGGERS, pipeline_of
 from tests.pipeline.world import World
+from tests.variants import represented
 
 Worlds = Callable[..., World]
 
@@ -56,13 +57,11 @@ def with_holes(world: World, pipeline: str, name: str = "") -> RunRow:
 def every_variant(*shown: str, without: Sequence[str] = ()) -> pytest.MarkDecorator:
     """All policies and strategies but some: a few in `make test`, the others in the soak suite."""
     variants = [variant for variant in (*TRIGGERS, *STRATEGIES) if variant not in (*without, *ONLY_LATE)]
-    return pytest.mark.parametrize(
-        "variant", [pytest.param(each, marks=() if each in shown else pytest.mark.soak("deletions")) for each in variants]
-    )
+    return represented("variant", variants, "deletions", *shown)
 
 
 @pytest.mark.long
-@every_variant("drift", "rtbs", without=(*BY_KEY, *CALIBRATED))
+@every_variant("rtbs", without=(*BY_KEY, *CALIBRATED))
 def test_a_stream_with_holes_is_the_stream_of_the_other_samples(world_of: Worlds, variant: str) -> None:
     content = pipeline_of(variant)
     content["evaluation"]["metrics"] = ["accuracy", "log_loss"]

@@ -1,6 +1,6 @@
 """Deletion requests ``as_if_deleted``: decisions, sets, models and scores are those of a replay that never had the samples."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from tests.pipeline.labels.laws import GAP, SPLIT, Delivery, drawn_labels, known
 from tests.pipeline.labels.pipelines import ONLY_LATE, POLICIES, SELECTIONS, STRATEGIES, TRIGGERS, pipeline_of
 from tests.pipeline.late_labels import arrive_later
 from tests.pipeline.world import World
+from tests.variants import represented
 
 Worlds = Callable[..., World]
 
@@ -32,17 +33,12 @@ def oracle(world: World) -> dict[str, Any]:
 
 
 def every_variant(*shown: str) -> pytest.MarkDecorator:
-    return variants_of([variant for variant in (*TRIGGERS, *STRATEGIES) if variant not in ONLY_LATE], shown)
-
-
-def variants_of(variants: Sequence[str], shown: Sequence[str]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(
-        "variant", [pytest.param(each, marks=() if each in shown else pytest.mark.soak("deletions")) for each in variants]
-    )
+    variants = [variant for variant in (*TRIGGERS, *STRATEGIES) if variant not in ONLY_LATE]
+    return represented("variant", variants, "deletions", *shown)
 
 
 @pytest.mark.long
-@every_variant("performance", "gss")
+@every_variant("performance")
 def test_a_replay_is_decided_anew_as_if_it_never_had_the_samples(world_of: Worlds, variant: str) -> None:
     world = world_of(pipeline_of(variant), split=SPLIT)
     world.deliver(range(DAYS))
@@ -61,7 +57,7 @@ def test_a_replay_is_decided_anew_as_if_it_never_had_the_samples(world_of: World
 
 
 @pytest.mark.long
-@every_variant("ensemble", "uniform")
+@every_variant("uniform")
 def test_a_live_run_is_decided_anew_as_if_it_never_had_the_samples(world_of: Worlds, variant: str) -> None:
     world = world_of(pipeline_of(variant), split=SPLIT)
     world.deliver(range(DAYS))
@@ -80,7 +76,7 @@ def test_a_live_run_is_decided_anew_as_if_it_never_had_the_samples(world_of: Wor
 
 
 @pytest.mark.long
-@variants_of([*POLICIES, *SELECTIONS], shown=["similar_to_unlabelled"])
+@represented("variant", [*POLICIES, *SELECTIONS], "deletions")
 def test_a_run_whose_labels_arrive_later_is_decided_anew_as_if_it_never_had_the_samples(world_of: Worlds, variant: str) -> None:
     world = world_of(pipeline_of(variant), split=SPLIT)
     world.deliver(range(DAYS))
@@ -97,6 +93,7 @@ def test_a_run_whose_labels_arrive_later_is_decided_anew_as_if_it_never_had_the_
     assert live["models"]
 
 
+@pytest.mark.soak("deletions")
 @pytest.mark.parametrize("variant", ["amount", "drift"])
 def test_workers_make_the_same_of_a_stream_with_holes(world_of: Worlds, workers: Callable[..., InlinePool], variant: str) -> None:
     world = world_of(pipeline_of(variant), split=SPLIT)

@@ -49,6 +49,7 @@ def keys_left(world: World, days: int, side: int) -> list[int]:
     return [key for key, of in zip(keys, sides, strict=True) if of == side and key not in GONE]
 
 
+@pytest.mark.soak("deletions")
 def test_an_amount_trigger_counts_the_samples_that_are_left_and_intervals_do_too(world_of: Worlds) -> None:
     world = world_of(amount(every=EVERY), split=SPLIT)
     world.deliver(range(4))
@@ -92,6 +93,7 @@ def count_classes(world: World) -> None:
     world.reload()
 
 
+@pytest.mark.soak("deletions")
 def test_a_class_that_only_holes_have_is_no_class_of_the_models(world_of: Worlds) -> None:
     world = world_of(amount(every=EVERY))
     count_classes(world)
@@ -115,6 +117,7 @@ def test_a_class_that_only_holes_have_is_no_class_of_the_models(world_of: Worlds
     assert n_classes(world.platform.view_of(world.run_named("by_amount", "later"))) == 2
 
 
+@pytest.mark.soak("deletions")
 def test_a_class_that_only_late_labels_of_holes_have_is_none_either(world_of: Worlds) -> None:
     world = world_of(amount(every=EVERY))
     count_classes(world)
@@ -137,6 +140,7 @@ def test_a_class_that_only_late_labels_of_holes_have_is_none_either(world_of: Wo
     assert n_classes(world.platform.view_of(world.run_named("by_amount", "last"))) == 4
 
 
+@pytest.mark.soak("deletions")
 def test_a_replay_begun_again_keeps_its_holes_and_one_without_is_not_continued_with_them(world_of: Worlds) -> None:
     world = world_of(amount(every=EVERY))
     world.deliver(range(2))
@@ -155,6 +159,7 @@ def test_a_replay_begun_again_keeps_its_holes_and_one_without_is_not_continued_w
     assert holes_of(world, again) == holes_of(world, run) == GONE[:2]
 
 
+@pytest.mark.soak("deletions")
 def test_the_runs_that_follow_a_live_run_have_its_holes(world_of: Worlds) -> None:
     world = world_of(amount(every=EVERY))
     world.deliver(range(3))
@@ -170,6 +175,7 @@ def test_the_runs_that_follow_a_live_run_have_its_holes(world_of: Worlds) -> Non
     assert holes_of(world, reset_run(world.platform, "by_amount").new) == GONE
 
 
+@pytest.mark.soak("deletions")
 def test_what_a_live_run_made_before_the_samples_stays_and_the_rest_goes(world_of: Worlds) -> None:
     world = world_of(amount(every=EVERY))
     world.deliver(range(3))
@@ -188,6 +194,7 @@ def test_what_a_live_run_made_before_the_samples_stays_and_the_rest_goes(world_o
     assert any(note.endswith("its sensor decides and trains from here on") for note in document.notes)
 
 
+@pytest.mark.soak("deletions")
 def test_a_deletion_that_only_moves_decisions_names_them_as_the_reason(world_of: Worlds) -> None:
     world = world_of(amount(every=EVERY), split=SPLIT)
     world.deliver(range(3))
@@ -202,6 +209,7 @@ def test_a_deletion_that_only_moves_decisions_names_them_as_the_reason(world_of:
     assert set(hashes(world, run)) <= set(world.platform.model_store.list())
 
 
+@pytest.mark.soak("deletions")
 def test_runs_that_come_later_to_the_samples_get_them_as_holes_and_go_on(world_of: Worlds) -> None:
     world = world_of(amount(every=EVERY))
     world.deliver(range(1))
@@ -216,6 +224,7 @@ def test_runs_that_come_later_to_the_samples_get_them_as_holes_and_go_on(world_o
     assert world.outcome(world.reread(run.id)) == world.outcome(world.run_named("by_amount", "oracle"))
 
 
+@pytest.mark.soak("deletions")
 def test_a_second_request_adds_holes_and_one_for_the_same_samples_has_nothing_to_do(world_of: Worlds) -> None:
     world = world_of(amount(every=EVERY))
     world.deliver(range(3))
@@ -231,6 +240,7 @@ def test_a_second_request_adds_holes_and_one_for_the_same_samples_has_nothing_to
     assert world.outcome(twice) == world.outcome(world.run_named("by_amount", "oracle"))
 
 
+@pytest.mark.soak("deletions")
 def test_a_run_whose_spec_is_gone_loses_what_it_made_since(world_of: Worlds) -> None:
     world = world_of(amount(every=EVERY))
     world.deliver(range(3))
@@ -246,6 +256,7 @@ def test_a_run_whose_spec_is_gone_loses_what_it_made_since(world_of: Worlds) -> 
     assert all(trigger.point < GONE[0] for trigger in world.triggers(old.id, "trained"))
 
 
+@pytest.mark.soak("deletions")
 def test_a_stopped_run_is_begun_anew_stopped_and_a_person_may_retire_it_instead(world_of: Worlds) -> None:
     world = world_of(amount(every=EVERY))
     world.deliver(range(3))
@@ -264,6 +275,7 @@ def test_a_stopped_run_is_begun_anew_stopped_and_a_person_may_retire_it_instead(
     assert (world.run("by_amount", "live").state, world.reread(run.id).state) == ("stopped", "ended")
 
 
+@pytest.mark.soak("deletions")
 def test_a_replay_that_a_process_works_on_is_refused_by_name_and_done_later(world_of: Worlds) -> None:
     world = world_of(amount(every=EVERY))
     world.deliver(range(3))

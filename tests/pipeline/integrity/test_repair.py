@@ -56,6 +56,7 @@ def test_a_sound_home_is_left_alone(world: World) -> None:
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+@pytest.mark.soak("replays")
 def test_everything_derived_comes_back_at_once_with_the_same_bytes(world: World) -> None:
     """Files that others are made from come first."""
     before = contents(world)
@@ -119,6 +120,7 @@ def test_what_cannot_be_made_again_stays_as_it_is_and_says_why_and_which_backup(
     assert "a backup of the source files" in outcomes["sources"].finding.remedy
 
 
+@pytest.mark.soak("replays")
 def test_an_index_whose_source_changed_is_not_replaced_by_another(world: World) -> None:
     index = world.platform.home / "batches" / DATASET / "1.arrow"
     flip(index, 100)
@@ -129,6 +131,7 @@ def test_an_index_whose_source_changed_is_not_replaced_by_another(world: World) 
     assert index.read_bytes() == before
 
 
+@pytest.mark.soak("replays")
 def test_a_damaged_training_set_and_predictions_do_not_fail_the_next_launch(world: World) -> None:
     before, outcome = contents(world), world.outcome(world.run("online", "replay"))
     for kind in ("training-sets", "predictions"):
@@ -141,6 +144,7 @@ def test_a_damaged_training_set_and_predictions_do_not_fail_the_next_launch(worl
     assert findings(world) == []
 
 
+@pytest.mark.soak("replays")
 def test_after_a_deletion_a_damaged_file_does_not_fail_the_next_launch_either(world: World) -> None:
     """The training set cannot come back, the predictions come back without the deleted samples."""
     delete(world, DATASET, 2, [5])
@@ -156,6 +160,7 @@ def test_after_a_deletion_a_damaged_file_does_not_fail_the_next_launch_either(wo
     assert [finding for finding in findings(world) if finding.kind == "predictions"] == []
 
 
+@pytest.mark.soak("replays")
 def test_predictions_of_a_model_that_retention_removed_stay_lost_and_stop_nothing(world: World) -> None:
     from modyn_dagster.catalog.results.models import list_models, mark_models
 
@@ -173,6 +178,7 @@ def test_predictions_of_a_model_that_retention_removed_stay_lost_and_stop_nothin
     assert {outcome.finding.owner.partition(",")[0] for outcome in repaired(world, pipeline="online")} == set()
 
 
+@pytest.mark.soak("replays")
 def test_equal_models_repair_each_others_predictions(world: World) -> None:
     """Without predicting: a second run with the same models has the files under names of its own."""
     world.replay("online", name="again")

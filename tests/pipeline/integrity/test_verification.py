@@ -39,6 +39,7 @@ def test_a_sound_home_has_no_findings_and_is_left_as_it_is(world: World) -> None
     assert content(world.platform.home) == before
 
 
+@pytest.mark.soak("replays")
 def test_damage_of_every_kind_is_found_named_and_none_hides_another(world: World) -> None:
     for kind in DERIVED:
         path = files_of(world, kind)[-1]
@@ -56,6 +57,7 @@ def test_damage_of_every_kind_is_found_named_and_none_hides_another(world: World
     assert "\n" not in "".join(by_kind.values())
 
 
+@pytest.mark.soak("replays")
 def test_a_missing_and_a_cut_file_of_every_kind_is_found(world: World) -> None:
     for kind in DERIVED:
         path = files_of(world, kind)[0]
@@ -70,6 +72,7 @@ def test_a_missing_and_a_cut_file_of_every_kind_is_found(world: World) -> None:
     assert findings(world) == []
 
 
+@pytest.mark.soak("replays")
 def test_a_scope_reads_the_files_of_one_dataset_or_pipeline(world: World) -> None:
     for kind in DERIVED:
         for path in files_of(world, kind):
@@ -81,6 +84,7 @@ def test_a_scope_reads_the_files_of_one_dataset_or_pipeline(world: World) -> Non
         findings(world, dataset="none")
 
 
+@pytest.mark.soak("replays")
 def test_a_replaced_source_whose_samples_are_deleted_is_not_needed(world: World) -> None:
     """An original may be removed once its samples are deleted."""
     path = world.folder / "data" / "day_00.csv"
@@ -92,6 +96,7 @@ def test_a_replaced_source_whose_samples_are_deleted_is_not_needed(world: World)
     assert findings(world, dataset=DATASET) == []
 
 
+@pytest.mark.soak("replays")
 def test_what_retention_deletions_and_purges_left_is_no_finding(world: World) -> None:
     with world.platform.transaction() as conn:
         dataset = get_dataset(conn, PACKED)

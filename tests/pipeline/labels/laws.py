@@ -20,6 +20,7 @@ from tests.pipeline.labels.pipelines import POLICIES, SELECTIONS
 from tests.pipeline.late_labels import Label, add_labels
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, ROWS
+from tests.variants import represented
 
 #: Batches of a stream, and the distance of their arrivals: between two of them label batches may arrive.
 DAYS = 5
@@ -33,12 +34,10 @@ EVERYTHING = DAYS
 SPLIT = {"train": 0.7, "calibrate": 0.3}
 
 
-def every_variant(shown: str, without: Sequence[str] = ()) -> pytest.MarkDecorator:
-    """All policies and strategies but some: one in `make test`, the others in the soak suite."""
+def every_variant(*shown: str, without: Sequence[str] = ()) -> pytest.MarkDecorator:
+    """All policies and strategies but some: some in `make test`, the others in the soak suite."""
     variants = [variant for variant in (*POLICIES, *SELECTIONS) if variant not in without]
-    return pytest.mark.parametrize(
-        "variant", [pytest.param(each, marks=() if each == shown else pytest.mark.soak("labels")) for each in variants]
-    )
+    return represented("variant", variants, "labels", *shown)
 
 
 def drawn_labels(seed: int, after: int = -1) -> list[Label]:

@@ -65,7 +65,7 @@ def is_a_stream_with_late_labels(world: World, variant: str, delay: str) -> None
 
 
 @pytest.mark.long
-@every_variant("gdumb")
+@every_variant()
 def test_a_delay_is_a_stream_whose_labels_arrive_when_stream_time_passes_them(
     labelled: Callable[..., World], variant: str
 ) -> None:

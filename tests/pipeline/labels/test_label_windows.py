@@ -73,6 +73,7 @@ def keys_of(context: TriggerContext, row: TrainingSetRow) -> list[int]:
     return keys
 
 
+@pytest.mark.soak("labels")
 @pytest.mark.long
 @pytest.mark.parametrize("backend", ["arrow", pytest.param("postgres", marks=SOAK)])
 @pytest.mark.parametrize("kind", ["time", *(pytest.param(each, marks=SOAK) for each in ("amount", "amount of labels"))])
@@ -131,6 +132,7 @@ def once(variants: list[str], shown: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("variant", [pytest.param(each, marks=marks[each]) for each in chosen])
 
 
+@pytest.mark.soak("labels")
 @pytest.mark.long
 @once([*SELECTIONS, *POLICIES], "balanced over triggers by label")
 def test_windows_by_label_are_those_by_sample_where_labels_come_with_their_samples(world_of: Worlds, variant: str) -> None:
@@ -167,6 +169,7 @@ def test_samples_enter_the_window_in_which_the_default_label_closes_them(world_o
     assert {key_of(0, 0), key_of(0, 2)} & seen == {key_of(0, 0), key_of(0, 2)} & set(view.keys_on(TRAIN, KeyRange(-1, ROWS)))
 
 
+@pytest.mark.soak("labels")
 def test_early_stopping_watches_the_calibration_samples_that_got_their_label_in_the_window(world_of: Worlds) -> None:
     world = late_world(world_of, by_label(TRIGGERS["amount"], early_stopping={"patience": 1}))
     labels = drawn_labels(4)
@@ -181,6 +184,7 @@ def test_early_stopping_watches_the_calibration_samples_that_got_their_label_in_
     assert seen
 
 
+@pytest.mark.soak("labels")
 def test_triggers_calibrate_on_samples_that_got_their_label_in_the_window_of_the_model_or_since(world_of: Worlds) -> None:
     world = late_world(world_of, pipeline_of("performance avoidable by label"))
     labels = drawn_labels(5)
@@ -200,6 +204,7 @@ def test_triggers_calibrate_on_samples_that_got_their_label_in_the_window_of_the
     assert measured
 
 
+@pytest.mark.soak("labels")
 def test_stretches_of_a_window_by_label_end_with_the_triggers_that_first_knew_a_label(world_of: Worlds) -> None:
     strategy = {"kind": "balanced", "by": "trigger", "size": 16, "filling": "exact"}
     content = by_label(TRIGGERS["amount"])
@@ -218,6 +223,7 @@ def test_stretches_of_a_window_by_label_end_with_the_triggers_that_first_knew_a_
     assert len(ends) > 3
 
 
+@pytest.mark.soak("labels")
 def test_a_sample_that_got_its_label_late_is_found_in_the_later_set_and_goes_from_it(world_of: Worlds) -> None:
     world = late_world(world_of, by_label(TRIGGERS["amount"]))
     arrivals = [(day, place, day + (2 if place < 10 else 0)) for day in range(DAYS) for place in range(ROWS)]

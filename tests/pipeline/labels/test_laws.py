@@ -64,7 +64,7 @@ def late(world_of: Worlds) -> Callable[..., World]:
 
 
 @pytest.mark.long
-@every_variant("gdumb")
+@every_variant()
 def test_labels_that_arrive_after_a_batch_change_nothing_that_was_known_with_it(late: Callable[..., World], variant: str) -> None:
     world = late(pipeline_of(variant))
 
@@ -83,7 +83,7 @@ def test_labels_that_arrive_after_a_batch_change_nothing_that_was_known_with_it(
 
 
 @pytest.mark.long
-@every_variant("gdumb")
+@every_variant()
 def test_neither_the_order_of_files_that_arrive_together_nor_a_kill_changes_anything(
     late: Callable[..., World], variant: str
 ) -> None:
@@ -116,7 +116,7 @@ def test_live_is_replay_where_labels_arrive_later(late: Callable[..., World], va
 
 
 @pytest.mark.long
-@every_variant("gdumb", without=ONLY_LATE)
+@every_variant(without=ONLY_LATE)
 def test_equal_labels_at_once_are_labels_with_the_samples(world_of: Worlds, variant: str) -> None:
     world = world_of(pipeline_of(variant), split=SPLIT)
     world.deliver(range(DAYS))

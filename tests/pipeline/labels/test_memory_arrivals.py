@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.keys import KeyRange, ordinal_of
@@ -17,6 +18,7 @@ from tests.projects.tiny import DATASET, amount
 Worlds = Callable[..., World]
 
 
+@pytest.mark.soak("labels")
 def test_a_memory_takes_each_sample_at_the_first_trigger_that_knows_its_label(world_of: Worlds) -> None:
     world = world_of(amount(selection={"strategy": {"kind": "gdumb", "n": 1000}}))
     world.deliver(range(6))

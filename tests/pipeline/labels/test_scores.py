@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.labels.label_batches import label_batch
@@ -18,6 +19,7 @@ Worlds = Callable[..., World]
 BALANCED = {"strategy": {"kind": "balanced"}, "limit": 40, "window": "all"}
 
 
+@pytest.mark.soak("labels")
 def test_late_labels_change_no_decision_training_set_model_or_score_as_known(world_of: Worlds) -> None:
     world = world_of(amount(selection=BALANCED))
     world.deliver(range(6))
@@ -107,6 +109,7 @@ def test_a_score_with_too_few_known_labels_is_undefined_and_says_so(world_of: Wo
         assert cell.final_value is not None
 
 
+@pytest.mark.soak("labels")
 def test_estimates_need_no_label_of_the_samples_and_are_calibrated_on_those_known_then(world_of: Worlds) -> None:
     pipeline = amount(every=40)
     pipeline["evaluation"] |= {"metrics": ["accuracy", "estimated_accuracy"], "min_coverage": 0.5}

@@ -22,6 +22,7 @@ from tests.pipeline.labels.pipelines import STRATEGIES, pipeline_of
 from tests.pipeline.late_labels import arrive_later
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, ROWS
+from tests.variants import represented
 
 Worlds = Callable[..., World]
 
@@ -91,9 +92,7 @@ def sampled(world_of: Worlds) -> Callable[[str, int], tuple[World, list[TriggerR
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "variant", [name if name in SHOWN else pytest.param(name, marks=pytest.mark.soak("labels")) for name in SAMPLERS]
-)
+@represented("variant", SAMPLERS, "labels", *SHOWN)
 def test_a_sampler_takes_each_sample_once_with_the_batch_that_brings_its_first_label(sampled, variant: str) -> None:
     world, triggers, by_hand = sampled(variant, 11)
     for trigger in triggers:
@@ -104,6 +103,7 @@ def test_a_sampler_takes_each_sample_once_with_the_batch_that_brings_its_first_l
     assert any(ordinal_of(each.key) < each.batch for each in by_hand.order if each.key in by_hand.taken)
 
 
+@pytest.mark.soak("labels")
 @pytest.mark.long
 def test_unbiased_weights_count_the_age_of_a_sample_from_the_time_at_which_it_was_taken(sampled) -> None:
     world, triggers, by_hand = sampled("btbs unbiased", 12)

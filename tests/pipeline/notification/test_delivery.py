@@ -135,6 +135,7 @@ def test_a_receiver_that_stays_down_is_given_up_after_three_tries(world_of, rece
     assert len(receiver.requests) == 3
 
 
+@pytest.mark.soak("replays")
 def test_a_receiver_that_is_away_is_not_asked_about_other_events_in_the_same_run(world_of, receiver, heard):
     world = world_of(amount(every=40, notify={"webhook": {"url": receiver.url, "timeout": "1s"}, "hook": HOOK}))
     with_triggers(world, 3)
@@ -147,6 +148,7 @@ def test_a_receiver_that_is_away_is_not_asked_about_other_events_in_the_same_run
     }
 
 
+@pytest.mark.soak("replays")
 def test_a_command_that_takes_all_the_time_of_a_run_comes_after_the_others_in_the_next(world_of, heard):
     world = world_of(amount(every=40, notify={"hook": HOOK, "command": ["./tell.sh"], "max_run_time": "1s"}))
     script(world.folder, "sleep 600")

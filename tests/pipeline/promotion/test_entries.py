@@ -94,6 +94,7 @@ def check(world: World, labels: Sequence[Label], maturity: int) -> int:
     return sum(map(len, expected.values()))
 
 
+@pytest.mark.soak("production")
 @pytest.mark.parametrize("days", [0, 2])
 def test_a_pair_enters_when_its_label_is_there_and_it_is_mature_and_no_correction_changes_it(
     world_of: Callable[..., World], days: int

@@ -107,6 +107,7 @@ def test_a_replay_promotes_what_the_live_run_promoted(world_of, case):
     assert any(event[4] != "champion" for event in history(world, live))
 
 
+@pytest.mark.soak("production")
 def test_people_approve_and_roll_back_and_a_replay_repeats_it(world_of):
     world = world_of(promoting(amount("asked", every=60), approve="manual"))
     live = lived(world, "asked", range(7))

@@ -74,6 +74,7 @@ def test_a_hook_hears_once_of_champions_rejections_and_rollbacks(world_of: Any, 
     assert list(deliver_events(world.platform, "p", {"hook": LONG_AGO})) == []
 
 
+@pytest.mark.soak("production")
 def test_retention_keeps_champion_the_ones_before_candidates_and_what_the_gate_has_not_seen(world_of: Any) -> None:
     rules = {"promotion": QUICK | {"approve": "manual"}, "model_store": {"strategy": "snapshot"}}
     world = world_of(amount("p", every=40, retention={"models": {"newest": 1}}) | rules)
@@ -98,6 +99,7 @@ def test_retention_keeps_champion_the_ones_before_candidates_and_what_the_gate_h
         act(world.platform, run, "promote", gone, "ann", "after all")
 
 
+@pytest.mark.soak("production")
 def test_models_that_the_gate_has_not_looked_at_stay_for_its_tests(world_of: Any) -> None:
     rules = {"promotion": QUICK, "live": "newest", "model_store": {"strategy": "snapshot"}}
     world = world_of(amount("p", every=40, retention={"models": {"newest": 1}}) | rules)

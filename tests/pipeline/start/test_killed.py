@@ -44,8 +44,8 @@ def _start_until(settings: Settings, database: str, point: Point) -> None:
 @pytest.mark.parametrize(
     ("point", "begun"),
     [
-        (Point("rename", 2, "before"), False),
-        (Point("commit", 0, "before"), False),
+        pytest.param(Point("rename", 2, "before"), False, marks=pytest.mark.soak("kills-replay")),
+        pytest.param(Point("commit", 0, "before"), False, marks=pytest.mark.soak("kills-replay")),
         (Point("commit", 0, "after"), True),
     ],
     ids=str,

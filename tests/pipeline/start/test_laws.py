@@ -18,6 +18,7 @@ from tests.pipeline.late_labels import arrive_later
 from tests.pipeline.start.comparing import facts, start
 from tests.pipeline.world import World, make_world
 from tests.projects.tiny import Content, amount, timed
+from tests.variants import represented
 
 Worlds = Callable[..., World]
 
@@ -83,19 +84,11 @@ OTHERS: dict[str, Content] = {
     "previous model and optimizer": carrying(),
     "at most some triggers": amount("late", every=30) | {"trigger": {"kind": "amount", "every": 30, "max_triggers": 5}},
 }
-SHOWN = ("drift", "gss", "previous model and optimizer")
 VARIANTS = [variant for variant in (*OTHERS, *TRIGGERS, *STRATEGIES) if variant not in ONLY_LATE]
 
 
-def shown_and(variants: list[str], *shown: str) -> pytest.MarkDecorator:
-    """Some variants in `make test`, the others in the soak suite."""
-    return pytest.mark.parametrize(
-        "variant", [pytest.param(each, marks=() if each in shown else pytest.mark.soak("golden")) for each in variants]
-    )
-
-
 @pytest.mark.long
-@shown_and(VARIANTS, *SHOWN)
+@represented("variant", VARIANTS, "golden", "drift")
 def test_a_run_that_takes_over_a_replay_comes_to_the_end_of_one_that_was_always_there(
     world_of: Worlds, elsewhere: Worlds, variant: str
 ) -> None:
@@ -130,6 +123,7 @@ def test_it_does_so_where_labels_arrive_later(world_of: Worlds, elsewhere: World
     assert ends[0] == ends[1]
 
 
+@pytest.mark.soak("production")
 @pytest.mark.long
 def test_a_replay_that_began_later_gives_a_live_run_that_began_there(world_of: Worlds, elsewhere: Worlds) -> None:
     content = amount("late", every=35)
@@ -140,6 +134,7 @@ def test_a_replay_that_began_later_gives_a_live_run_that_began_there(world_of: W
     assert facts(world, run) == facts(other, other.run("late", "replay"))
 
 
+@pytest.mark.soak("production")
 @pytest.mark.long
 def test_with_its_recorded_seconds_a_replay_of_everything_decides_as_the_two_parts_did(world_of: Worlds) -> None:
     trigger = {"kind": "cost", "every": 20, "signal": "latency", "regret_per_training_second": 1e7}

@@ -118,6 +118,7 @@ def test_a_missing_file_is_named_with_the_command_that_makes_it_again(world_of: 
         assert list_triggers(conn, 2) == []
 
 
+@pytest.mark.soak("production")
 def test_a_replay_with_a_withdrawn_model_is_refused(world_of: Worlds) -> None:
     world = replayed(world_of(amount(every=ROWS)))
     execute(world, [key_of(0, row) for row in range(ROWS)])

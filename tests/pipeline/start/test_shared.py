@@ -71,6 +71,7 @@ def test_what_retention_removes_of_one_run_the_other_keeps(world_of: Worlds, mod
     assert all((world.platform.home / path).is_file() for path in files_of(world, kept))
 
 
+@pytest.mark.soak("production")
 def test_a_model_stays_while_either_run_keeps_it(world_of: Worlds) -> None:
     world = taken_over(world_of(amount(every=35, retention={"models": {"newest": 2}})))
     first = world.run("by_amount", "replay")
@@ -99,6 +100,7 @@ def test_the_newest_model_is_live_from_the_moment_of_taking_over(world_of: World
     assert (span.since, span.until, trigger) == (run.created_at, None, f"{run.id:06d}-{newest.ordinal:06d}")
 
 
+@pytest.mark.soak("production")
 def test_the_hook_is_not_told_of_what_the_replay_did(world_of: Worlds) -> None:
     since = datetime.now(UTC)
     limits = {"score_below": {"metric": "accuracy", "floor": 1.0}}
@@ -110,6 +112,7 @@ def test_the_hook_is_not_told_of_what_the_replay_did(world_of: Worlds) -> None:
     assert "trigger" in kinds
 
 
+@pytest.mark.soak("production")
 def test_a_deletion_withdraws_models_of_the_replay_and_makes_those_of_the_live_run_anew(world_of: Worlds) -> None:
     world = taken_over(world_of(chained()))
     runs = [world.run("by_amount", mode) for mode in ("replay", "live")]
@@ -127,6 +130,7 @@ def test_a_deletion_withdraws_models_of_the_replay_and_makes_those_of_the_live_r
         start_live(world.platform, "by_amount", world.run_named("by_amount", "later").id)
 
 
+@pytest.mark.soak("production")
 def test_a_deletion_as_if_deleted_begins_both_anew_from_nothing(world_of: Worlds) -> None:
     world = taken_over(world_of(amount(every=35)))
     old = world.run("by_amount", "live")

@@ -8,6 +8,7 @@ from modyn_dagster.training.downsampling import select
 from tests.training.downsampling.pools import assert_unbiased
 
 
+@pytest.mark.soak("laws-training")
 @pytest.mark.long
 def test_f1_drawing_without_replacement_is_not_weighted_as_if_with_replacement() -> None:
     rng = np.random.default_rng(0)

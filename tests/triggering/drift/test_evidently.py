@@ -17,6 +17,7 @@ def theirs(metric: str, **config) -> dict:
     return {"backend": "evidently", "metric": metric, "config": config}
 
 
+@pytest.mark.soak("laws-policies")
 @pytest.mark.long
 def test_mmd_of_the_same_bandwidth_is_theirs():
     x, y = normal(0, 60, 50, 4, shift=0.5)
