@@ -37,7 +37,7 @@ def crowned(
             reason = f"the model of trigger {trigger}, which is newer, is the champion now"
             changes.append(Change(each.trigger, each.state, "superseded", reason, actor))
             state = state.without(each.trigger)
-    former = former if old is None else (*former, old)
+    former = former if old is None else (*former, old)[-rules.former :]
     quiet = _quiet_until(rules, evidence)
     state = replace(state, champion=trigger, since=evidence.time, former=former, watch=Watch(), quiet_until=quiet)
     interrupted = [each for each in reversed(state.candidates) if each.trial is not None]

@@ -42,6 +42,9 @@ class PromotionSpec(Spec):
     shadow: ShadowSpec = ShadowSpec()
     approve: Literal["automatic", "manual"] = "automatic"
     rollback: RollbackSpec | None = None
+    former: PositiveInt = Field(
+        10, description="Champions before the current one that a rollback can go to; retention removes the models of older ones."
+    )
 
     @model_validator(mode="after")
     def _settings_fit_the_test(self) -> Self:

@@ -110,6 +110,19 @@ def test_a_person_who_changes_the_champion_begins_a_cool_down_too() -> None:
     assert state.quiet_until == 9 * DAY
 
 
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 4))
+def test_so_many_champions_before_are_kept_as_the_rules_say_the_newest(crowns: list[int], kept: int) -> None:
+    rules, evidence = rules_of(former=kept).spec, MemoryEvidence(stream_of([10], [(0, 0.5)] * 10), 0)
+    state, line = GateState(), list[int]()
+    for trigger in crowns:
+        if trigger != state.champion:
+            state, _ = crowned(rules, state, trigger, "it is better", "ann", evidence)
+            line = [each for each in line if each != trigger] + [trigger]
+        # A champion that comes back leaves its old place.
+        line = line[-kept - 1 :]
+        assert (list(state.former), state.champion) == (line[:-1], line[-1])
+
+
 def test_a_withdrawn_champion_is_followed_by_the_newest_earlier_one_or_by_the_newest_candidate() -> None:
     stream = stream_of([80] * 5, [(0, 0.1), (0, 0.95), (2, 0.1)])
 
