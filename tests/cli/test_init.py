@@ -1,11 +1,13 @@
 """``modyn-dagster init NAME --from FILE``: guesses, refusals, and projects that pass their check."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modyn_dagster.cli import main
+from modyn_dagster.cli.init import look
 from modyn_dagster.cli.init.content import scalar
 from modyn_dagster.cli.init.folder import new_folder
 from modyn_dagster.cli.init.look import look_at
@@ -95,7 +98,7 @@ def test_a_file_becomes_a_project_that_passes_its_check(monkeypatch: pytest.Monk
     require_sound(monkeypatch)
 
 
-TIMES = {
+TIMES: dict[str, tuple[str, list[Any], dict[str, str]]] = {
     "iso": ("time", DAYS, {}),
     "iso with zone": ("when", [f"{day}T12:00:00+02:00" for day in DAYS], {}),
     "day first": ("date", [f"{1 + i % 28:02d}/{1 + i % 12:02d}/2024" for i in range(N)], {"format": "%d/%m/%Y"}),
@@ -125,7 +128,7 @@ def test_digits_keep_their_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     require_sound(monkeypatch)
 
 
-LABELS = {
+LABELS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "texts": (["no", "yes"] * 30, {"kind": "class", "classes": ["no", "yes"]}),
     "truth values": (["true", "false"] * 30, {"kind": "class"}),
     "three": ([0, 1, 2] * 20, {"kind": "class", "n_classes": 3}),
@@ -256,6 +259,34 @@ def test_a_folder_of_files_is_taken_file_by_file(monkeypatch: pytest.MonkeyPatch
     assert "  modyn-dagster dataset import shop\n" in result.stdout
     assert (dataset()["root"], dataset()["batches"]["pattern"]) == ("../../days", "*.csv")
     require_sound(monkeypatch)
+
+
+def test_a_large_file_is_judged_by_its_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "WHOLE", 1 << 20)
+    begin, n = np.datetime64("2024-01-01T00:00:00"), 80_000
+    rows = [f"{begin + np.timedelta64(i, 'm')},{i % 10},{'ab'[i % 2]}\n" for i in range(n)]
+    result = init("time,x,label\n" + "".join(rows))
+    assert result.exit_code == 0, result.stderr
+    [amount] = re.findall(r"for about ([\d,]+) samples", result.stdout)
+    assert abs(int(amount.replace(",", "")) - n) < n / 50
+    # 55 days; the first rows have 28 of them.
+    assert "--by time:1d\n" in result.stdout
+    assert read_yaml(Path("shop/pipelines/by_time.yaml"))["trigger"]["every"] == "1w"
+    # Later rows may have other classes.
+    assert "classes" not in dataset()["label"]
+    require_sound(monkeypatch)
+
+
+def test_a_folder_with_files_of_other_columns_is_refused() -> None:
+    Path("days").mkdir()
+    Path("days/1.csv").write_text(plain())
+    Path("days/2.csv").write_text(plain(extra=["a"] * N))
+    result = CliRunner().invoke(main, ["init", "shop", "--from", "days"])
+    assert (result.exit_code, here_now()) == (1, ["days"])
+    assert "2.csv: columns differ from the dataset's" in result.stderr
+    Path("days/2.parquet").write_bytes(b"")
+    result = CliRunner().invoke(main, ["init", "shop", "--from", "days"])
+    assert "must be a folder with files of one kind; this one has .csv, .parquet" in result.stderr
 
 
 def test_texts_are_learnt_from_where_there_are_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def init(name: str, file: Path | None, template: str | None, no_input: bool, **o
     if file is not None and template is not None:
         raise click.UsageError("--from and --template exclude each other")
     if file is not None:
-        _from_data(target, file, options, ask=not no_input and sys.stdin.isatty())
+        _from_data(target, file, options, ask=not no_input and sys.stdin is not None and sys.stdin.isatty())
         return
     if given := next((option for option, value in options.items() if value is not None), None):
         raise click.UsageError(f"--{given.replace('_', '-')} needs --from: a template knows its columns")

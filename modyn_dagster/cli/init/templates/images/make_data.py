@@ -33,7 +33,8 @@ def picture_of(shape: str, rng: np.random.Generator, *, at_night: bool) -> npt.N
     else:
         is_inside = (np.minimum(abs(columns), abs(rows)) < 1) & (np.maximum(abs(columns), abs(rows)) < radius)
     grey = np.where(is_inside, 60.0, 200.0) + rng.normal(0, 25, (SIDE, SIDE))
-    return np.clip(255 - grey if at_night else grey, 0, 255).astype(np.uint8)
+    picture: npt.NDArray[np.uint8] = np.clip(255 - grey if at_night else grey, 0, 255).astype(np.uint8)
+    return picture
 
 
 def write_day(folder: Path, day: int) -> None:
