@@ -51,8 +51,9 @@ def imported(world: World, name: str, by: str) -> int:
     return len(world.platform.view(name).batches)
 
 
-def n_models(world: World, pipeline: str, name: str) -> int:
-    world.replay(pipeline, [batch.partition_key for batch in world.platform.view(name).batches])
+def n_models(world: World, pipeline: str) -> int:
+    dataset = world.platform.project.pipelines[pipeline].dataset
+    world.replay(pipeline, [batch.partition_key for batch in world.platform.view(dataset).batches])
     run = world.run(pipeline, "replay")
     with world.platform.transaction() as conn:
         return len(list_models(conn, run.id))
@@ -65,7 +66,7 @@ def test_a_file_of_a_user_is_cut_by_time_and_replayed(new: Callable[..., tuple[W
     world, output = new("shop", "--from", "data.csv")
     with closing(world):
         assert imported(world, "shop", cut_of(output)) == 20
-        assert n_models(world, "by_amount", "shop") == 5
+        assert n_models(world, "by_amount") == 5
 
 
 @pytest.mark.soak("screens")
@@ -74,8 +75,9 @@ def test_a_stream_of_a_template_is_replayed(template: str, new: Callable[..., tu
     world, output = new(f"of_{template}", "--template", template)
     with closing(world):
         assert imported(world, f"of_{template}", cut_of(output)) >= 42
-        assert n_models(world, "by_amount", f"of_{template}") >= 4
-        assert n_models(world, "by_time", f"of_{template}") >= 2
+        assert n_models(world, "by_amount") >= 4
+        # The same model on all samples so far, which takes longest.
+        assert template != "tabular" or n_models(world, "by_time") >= 2
 
 
 @pytest.mark.soak("screens")
@@ -87,6 +89,6 @@ def test_the_commands_that_are_told_run_as_they_stand(scratch: Path) -> None:
     ran = run_in_shell(make, environment, scratch / "log")
     told = [line.strip() for line in ran[-1][1].partition("next:\n")[2].splitlines()]
     assert [command.partition("#")[0].strip() for command in told][-1] == "modyn-dagster up"
-    commands = [f"cd {scratch}", *told[:-1], "make check test replay", "modyn-dagster db stop"]
+    commands = [f"cd {scratch}", *told[:-1], "make check test", "modyn-dagster db stop"]
     for command, (code, output) in zip(commands, run_in_shell(commands, environment, scratch / "log"), strict=True):
         assert code == 0, (command, output)

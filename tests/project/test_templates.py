@@ -1,5 +1,6 @@
 """Templates of ``modyn-dagster init``: their projects pass the check and their own tests, and have the same bytes every time."""
 
+import shlex
 import subprocess
 import sys
 import unittest
@@ -13,6 +14,7 @@ from modyn_dagster.cli import main
 from modyn_dagster.cli.init.command import STREAMS
 from modyn_dagster.cli.init.folder import TEMPLATES, render
 from modyn_dagster.spec.load import load_project
+from tests.project.test_runbook import require_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,6 +76,23 @@ def test_its_script_writes_the_same_data_again(project: Path, tmp_path: Path) ->
     first = content_of(project / "data")
     assert content_of(copy / "data") == first
     assert len(first) > 40
+
+
+@pytest.mark.process
+def test_its_makefile_calls_commands_that_there_are(project: Path) -> None:
+    shown = subprocess.run(["make", "-n", "check", "replay", "ui"], cwd=project, check=True, capture_output=True, text=True)
+    calls = [shlex.split(line) for line in shown.stdout.splitlines()]
+    assert [" ".join(words[1:3]) for words in calls] == [
+        "check --data",
+        "dataset import",
+        "pipeline replay",
+        "pipeline replay",
+        "pipeline compare",
+        "up",
+    ]
+    for program, *words in calls:
+        assert program == "modyn-dagster"
+        require_command(words)
 
 
 def test_every_value_of_a_template_is_known_and_none_is_put_in_twice() -> None:
