@@ -125,6 +125,8 @@ def test_digits_keep_their_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     days = [f"{1 + i % 9:02d}012024" for i in range(N)]
     result = init(plain(time=days), "--time", "time", "--time-format", "%d%m%Y")
     assert result.exit_code == 0, result.stderr
+    # Nine days; without their zeros they would read as others, up to the 30th.
+    assert "--by time:6h\n" in result.stdout
     require_sound(monkeypatch)
 
 
@@ -263,15 +265,15 @@ def test_a_folder_of_files_is_taken_file_by_file(monkeypatch: pytest.MonkeyPatch
 
 def test_a_large_file_is_judged_by_its_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look, "WHOLE", 1 << 20)
-    begin, n = np.datetime64("2024-01-01T00:00:00"), 80_000
+    begin, n = np.datetime64("2024-01-01T00:00:00"), 200_000
     rows = [f"{begin + np.timedelta64(i, 'm')},{i % 10},{'ab'[i % 2]}\n" for i in range(n)]
     result = init("time,x,label\n" + "".join(rows))
     assert result.exit_code == 0, result.stderr
     [amount] = re.findall(r"for about ([\d,]+) samples", result.stdout)
     assert abs(int(amount.replace(",", "")) - n) < n / 50
-    # 55 days; the first rows have 28 of them.
-    assert "--by time:1d\n" in result.stdout
-    assert read_yaml(Path("shop/pipelines/by_time.yaml"))["trigger"]["every"] == "1w"
+    # 139 days; the first rows have 28 of them.
+    assert "--by time:1w\n" in result.stdout
+    assert read_yaml(Path("shop/pipelines/by_time.yaml"))["trigger"]["every"] == "4w"
     # Later rows may have other classes.
     assert "classes" not in dataset()["label"]
     require_sound(monkeypatch)
@@ -388,6 +390,7 @@ SPECIAL = st.sampled_from(
         "𝛼",
         "=",
         "<<",
+        "word " * 40,
     ]
 )
 
