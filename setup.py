@@ -138,7 +138,16 @@ setup(
     python_requires=">=3.11,<3.12",
     packages=find_packages(include=["modyn_dagster", "modyn_dagster.*", "fastpath", "fastpath.*"]),
     package_data={
-        "modyn_dagster": ["py.typed", "catalog/migrations/*", "catalog/migrations/**/*", "reporting/page/*", "cli/ui/defaults/*"],
+        "modyn_dagster": [
+            "py.typed",
+            "catalog/migrations/*",
+            "catalog/migrations/**/*",
+            "reporting/page/*",
+            "cli/ui/defaults/*",
+            "cli/init/templates/**/*.py",
+            "cli/init/templates/**/*.template",
+            "cli/init/templates/shared/gitignore",
+        ],
         "fastpath": ["py.typed"],
         "fastpath.kernels": ["*.pyi", "*.pxd", "*.h"],
     },

@@ -27,6 +27,7 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS: Final[Mapping[str, LazyCommand]] = {
+    "init": LazyCommand("modyn_dagster.cli.init.command", "init", "Make a new project, from a file of yours or a template."),
     "demo": LazyCommand("modyn_dagster.cli.demo", "demo", "Replay three pipelines over a real stream and compare them."),
     "up": LazyCommand("modyn_dagster.cli.ui.command", "up", "Start all that a project folder needs; stop it with Ctrl-C."),
     "ui": LazyCommand("modyn_dagster.cli.ui.command", "ui", "Start Postgres, Dagster and MLflow; stop them with Ctrl-C."),
