@@ -173,6 +173,16 @@ def test_functions_and_operators_that_postgres_knows_better(
         require_repeatable(conn, found, StatementOrigin("pipeline shop", "selection.strategy.statement", "shop:mine"))
 
 
+def test_many_keys_come_as_few_values(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = parse(ALLOWED["chance"], monkeypatch)
+    rows = [{"key": key, "time": "2024-01-01"} for key in (*range(5), 1 << 22, (1 << 32) + 3)]
+    with engine.connect() as conn:
+        HELD.create(conn)
+        conn.execute(sa.insert(HELD), rows)
+        values = conn.execute(packed(found)).tuples().all()
+    assert sorted((n, len(value)) for n, value in values) == [(1, 16), (1, 16), (5, 80)]
+
+
 def test_functions_of_the_grammar_are_none_of_the_catalog(engine: sa.Engine) -> None:
     functions = sa.table("pg_proc", sa.column("proname"))
     with engine.connect() as conn:

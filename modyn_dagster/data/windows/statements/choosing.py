@@ -16,8 +16,8 @@ from modyn_dagster.data.windows.statements.window_samples import hold_samples
 from modyn_dagster.errors import SelectionError
 from modyn_dagster.keys import KeyArray
 
-#: Keys that one value of the result holds at most: a value of Postgres has less than 1 GiB.
-_KEYS_PER_VALUE: Final = 1 << 22
+#: One value of the result holds the keys that have the bits above these in common: a value of Postgres has less than 1 GiB.
+_BITS_PER_VALUE: Final = 22
 #: Classes of SQLSTATE that are faults of the statement itself; those of the server and the connection pass.
 _OWN_FAULTS: Final = ("0A", "21", "22", "25", "42", "54")
 #: Functions that depend on settings of the session besides, which are the same in all of ours: time zone, formats, locale.
@@ -84,7 +84,7 @@ def packed(statement: Statement) -> sa.Select[Any]:
         chance = sa.func.coalesce(sa.cast(chosen.c.chance, sa.Double), sa.cast(sa.literal("NaN"), sa.Double))
         value = value.concat(sa.func.float8send(chance, type_=sa.LargeBinary))
     together = sa.func.string_agg(value, sa.literal(b"", sa.LargeBinary), type_=sa.LargeBinary)
-    return sa.select(sa.func.count(), together).group_by(chosen.c.key / _KEYS_PER_VALUE)
+    return sa.select(sa.func.count(), together).group_by(chosen.c.key.op(">>")(_BITS_PER_VALUE))
 
 
 def _rows(values: Iterable[tuple[int, bytes | None]], statement: Statement, origin: StatementOrigin) -> ChosenRows:
