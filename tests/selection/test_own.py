@@ -42,7 +42,7 @@ def select(strategy: dict[str, Any], n: int = 50, chunk: int = 7, partition_size
     return custom_selection(spec, spec.strategy, pool, seed=5, trigger=3, history=history, origin=ORIGIN)
 
 
-@pytest.mark.parametrize("make", [own.uniform, own.newest], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [own.uniform, own.newest, own.of_every_class, own.least_used], ids=lambda make: make.__name__)
 def test_good_strategies_pass(make: Callable[[], Any]) -> None:
     check_strategy(make)
 

@@ -28,6 +28,31 @@ def newest(*, weight: float = 2.0) -> Strategy:
     return lambda samples: Chosen(samples.keys[-samples.size :], np.full(min(samples.size, len(samples)), weight))
 
 
+def of_every_class() -> Strategy:
+    """The samples of every class with the smallest random numbers, with their chance."""
+
+    def choose(samples: WindowSamples) -> Chosen:
+        classes, of, counts = np.unique(samples.labels, return_inverse=True, return_counts=True)
+        quotas = np.minimum(counts, samples.size // len(classes))
+        order = np.lexsort((samples.random(), of))
+        rank = np.empty(len(samples), np.int64)
+        rank[order] = np.arange(len(samples)) - np.repeat(np.cumsum(counts) - counts, counts)
+        kept = rank < quotas[of]
+        return Chosen(samples.keys[kept], chances=(quotas / counts)[of[kept]])
+
+    return choose
+
+
+def least_used() -> Strategy:
+    """Samples in few training sets, the newest first, without chances."""
+
+    def choose(samples: WindowSamples) -> Chosen:
+        assert samples.uses is not None
+        return Chosen(samples.keys[np.lexsort((-np.arange(len(samples)), samples.uses))[: samples.size]])
+
+    return choose
+
+
 def unused_of_place(place: str) -> Strategy:
     """Samples with an attribute that no earlier training set holds."""
 
