@@ -161,10 +161,12 @@ def test_random_numbers_belong_to_seed_name_and_sample() -> None:
 @given(st.data())
 def test_a_choice_is_accepted_exactly_if_it_obeys_the_laws(data: st.DataObject) -> None:
     pool = np.array(sorted(data.draw(st.sets(st.integers(0, 30), min_size=1))), np.uint64)
-    keys = data.draw(st.lists(st.integers(0, 32), max_size=12))
-    n, size = len(keys), data.draw(st.integers(0, 12))
-    values = st.floats(-0.5, 1.5) | st.sampled_from([0.0, 1.0, np.nan, np.inf, -np.inf, 1e-60, 1e60])
-    weights, chances = (data.draw(st.none() | st.lists(values, min_size=n, max_size=n)) for _ in range(2))
+    inside = st.lists(st.sampled_from(pool.tolist()), max_size=12, unique=True)
+    keys = data.draw(inside | st.lists(st.integers(0, 32), max_size=12))
+    n, size = len(keys), data.draw(st.just(12) | st.integers(0, 12))
+    good, bad = st.floats(0.1, 1.0), st.sampled_from([0.0, 1.0, 1.5, -1.0, np.nan, np.inf, -np.inf, 1e-60, 1e60])
+    column = st.lists(good, min_size=n, max_size=n) | st.lists(good | bad, min_size=n, max_size=n)
+    weights, chances = (data.draw(st.none() | column) for _ in range(2))
     with np.errstate(over="ignore"):
         stored = np.array(weights or [], np.float32)
     lawful = len(set(keys)) == n <= size and set(keys) <= set(pool.tolist())
@@ -194,6 +196,22 @@ def test_a_choice_is_accepted_exactly_if_it_obeys_the_laws(data: st.DataObject) 
         np.testing.assert_allclose(part.weights, 1 / smallest, rtol=1e-6)
     else:
         np.testing.assert_allclose(part.weights, len(pool) / max(1, n), rtol=1e-6)
+
+
+@pytest.mark.parametrize("weight", [np.inf, -np.inf, np.nan, 0.0, -1.0, 1e60, 1e-60])
+def test_weights_that_a_training_set_cannot_hold_are_refused(weight: float) -> None:
+    pool = np.arange(3, dtype=np.uint64)
+    with pytest.raises(ChoiceRefused, match=r"weights are finite and positive: .*key 2 the weight"):
+        checked(Chosen(pool, np.array([1.0, 2.0, weight])), lambda: [pool], 3, ORIGIN)
+
+
+def test_weights_and_chances_follow_their_keys() -> None:
+    pool = np.arange(9, dtype=np.uint64)
+    chosen = Chosen(np.array([7, 2, 5]), np.array([70.0, 20.0, 50.0]), np.array([0.7, 0.2, 0.5]))
+    found = checked(chosen, lambda: [pool[:4], pool[4:4], pool[4:]], 3, ORIGIN)
+    assert found.weights is not None
+    assert found.chances is not None
+    assert (found.keys.tolist(), found.weights.tolist(), found.chances.tolist()) == ([2, 5, 7], [20, 50, 70], [0.2, 0.5, 0.7])
 
 
 @given(st.sets(st.integers(0, 2**40), min_size=1, max_size=40), st.integers(1, 40), st.integers(0, 2**32 - 1))
