@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import sqlalchemy as sa
 
 from benchmarks.database import Database
 from benchmarks.figures.metadata import labelled_rows
@@ -27,7 +28,10 @@ from modyn_dagster.data.view import DatasetView
 from modyn_dagster.data.windows.window_columns import WindowColumns
 from modyn_dagster.keys import keys_of
 from modyn_dagster.selection import KeyRange, Selection, write_training_set
+from modyn_dagster.selection.own.choice import Origin
+from modyn_dagster.selection.own.sql import sql_selection
 from modyn_dagster.spec.selection import SelectionSpec
+from modyn_dagster.spec.strategies.own import SQLStrategySpec
 from modyn_dagster.storage import atomic_file
 from modyn_dagster.values.digest import checksum_of
 
@@ -78,6 +82,50 @@ def figures(database: Database, work: Path, n: int, machine: Machine) -> Iterato
         ratio = _inverse(rounds.ratio(f"late.{backend}", f"{backend}.labels"))
         yield Figure(figure, f"{backend}: class-balanced, labels arrived later / with the samples", ratio, "x", 1.1, at_most=True)
     yield Figure("S2.all", f"postgres: all of {size} rows", rounds.rate("postgres.all"), "M keys/s")
+
+
+def sql_figures(database: Database, work: Path, n: int, machine: Machine) -> Iterator[Figure]:
+    """S3: class-balanced by a statement of SQL beside ``balanced`` on the other backends, to training sets of one size."""
+    view = _view(database, n)
+    runs = {f"balanced.{backend}": _contender(view, _STRATEGIES["labels"], backend, work, n) for backend in ("arrow", "postgres")}
+    runs["sql"] = _by_statement(view, work, n)
+    rounds = interleave(runs, machine)
+    size = f"{n / 1e6:.3g} M rows"
+    yield Figure("S3", f"class-balanced 50 % of {size} by a statement of SQL", rounds.seconds("sql"), "s")
+    for backend in ("arrow", "postgres"):
+        ratio = _inverse(rounds.ratio("sql", f"balanced.{backend}"))
+        yield Figure(f"S3.{backend}", f"by a statement / `balanced` on {backend}, seconds", ratio, "x")
+
+
+def balanced_by_sql(samples: sa.Subquery) -> sa.Select[Any]:
+    """Half of the samples, as many of each class as there are, by hashes of Postgres."""
+    c = samples.c
+    order = (sa.func.hashint8extended(c.key, 7), c.key)
+    rank = sa.func.row_number().over(partition_by=c.label, order_by=order).label("rank")
+    counted = sa.select(c.key, rank, sa.func.count().over(partition_by=c.label).label("n")).subquery()
+    n_samples = sa.select(sa.func.count()).select_from(samples).scalar_subquery()
+    quota = sa.func.ceil(sa.cast(n_samples, sa.Double) / (2 * _N_CLASSES))
+    return sa.select(counted.c.key, sa.func.least(1.0, quota / counted.c.n).label("chance")).where(counted.c.rank <= quota)
+
+
+def _by_statement(view: DatasetView, work: Path, n: int) -> Contender:
+    path = work / "training_set.arrow"
+    origin = Origin("benchmark", "selection.strategy.statement", f"{__name__}:balanced_by_sql")
+    strategy = SQLStrategySpec(kind="sql", statement=origin.path, size=n // 2, timeout="1h")
+    spec = SelectionSpec(window="all", strategy=strategy, backend="postgres")
+
+    def run() -> Run:
+        path.unlink(missing_ok=True)
+        start = time.perf_counter()
+        pool = WindowColumns(view, _ALL, "postgres").repeatable()
+        chosen = sql_selection(spec, strategy, view, pool, seed=0, trigger=0, origin=origin)
+        written = write_training_set(path, chosen)
+        # Classes differ in size by chance, so a few samples may be missing.
+        if not 0.95 * n / 2 <= written.n_samples <= n // 2:
+            raise RuntimeError(f"{written.n_samples} samples were selected of {n}")
+        return Run(n / 1e6, time.perf_counter() - start)
+
+    return run
 
 
 def _contender(view: DatasetView, strategy: dict[str, Any], backend: str, work: Path, n: int) -> Contender:

@@ -71,10 +71,14 @@ def _joined_texts(columns: Sequence[Texts | None]) -> Texts | None:
 
 def copy_samples(conn: sa.Connection, dataset_id: int, rows: SampleRows) -> None:
     """Load samples into the dataset's partition, in the transaction of ``conn``."""
+    copy_rows(conn, partition_of(dataset_id), rows)
+
+
+def copy_rows(conn: sa.Connection, table: str, rows: SampleRows) -> None:
+    """Load samples into a table with the columns of ``sample`` that they have, in the transaction of ``conn``."""
     present = zip(("key", "time", "label", "target", "attributes"), rows)
     columns = sql.SQL(", ").join(sql.Identifier(name) for name, values in present if values is not None)
-    leaf = sql.Identifier(partition_of(dataset_id))
-    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(leaf, columns)
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(sql.Identifier(table), columns)
     _copy(conn, statement, _CopyStream(rows))
 
 

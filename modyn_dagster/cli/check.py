@@ -17,6 +17,7 @@ from modyn_dagster.pipeline.label_delays import check_label_arrivals, check_labe
 from modyn_dagster.pipeline.operate.notification.command import program_path
 from modyn_dagster.pipeline.operate.notification.signature import webhook_key
 from modyn_dagster.reproducibility.devices import resolve_device
+from modyn_dagster.selection.own.user_code import selection_code_errors
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.learning.device import devices_in
 from modyn_dagster.spec.load import Project, load_project, read_project
@@ -31,7 +32,7 @@ from modyn_dagster.triggering.user_code import user_code_errors
 @click.option("--data", "with_data", is_flag=True, help="Also look at the first rows of the datasets' files.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of {source, field, row, rule, message}.")
 def check(with_data: bool, as_json: bool) -> None:
-    """Validate every spec of the project, import the user code they name, and build their policies and vote rules.
+    """Validate every spec of the project, import the user code they name, and build their policies, vote rules and statements.
 
     With --data the first rows of the oldest and the newest files of every dataset are read too: for columns that are missing or
     of another dtype, labels and times that cannot be used, and features that are no numbers. Nothing is registered.
@@ -117,6 +118,7 @@ def _pipeline_errors(project: Project, pipeline: PipelineSpec) -> Iterator[Confi
     if notify is not None and notify.command is not None:
         yield from _errors_of(partial(program_path, notify.command, project.folder, source=source))
     yield from user_code_errors(pipeline.trigger, source=source)
+    yield from selection_code_errors(pipeline.selection, source=source)
     dataset = project.datasets[pipeline.dataset]
     yield from _errors_of(partial(check_label_arrivals, pipeline, dataset))
     label = dataset.label

@@ -43,8 +43,9 @@ ModynError
 │  ├─ ServiceEnded        (service, what)                a program of `modyn-dagster services run` ended by itself
 │  └─ AlreadyRunning      (holder)                       only one `modyn-dagster ui`, or service of a name, per MODYN_HOME
 ├─ SelectionError                                        a training set cannot be selected
+│  ├─ ChoiceRefused       (source, field, law)           the choice of a user's strategy breaks a law of strategies
 │  └─ BadScore            (key, score)                   a sample weight that is negative or not a number
-├─ LawBroken              (law, stream, decision)        a triggering policy on trial breaks a law of policies
+├─ LawBroken              (law, stream, decision)        a triggering policy or selection strategy on trial breaks a law
 ├─ TrackingError          (address)                      MLflow is unreachable or refuses; the catalog has everything
 ├─ ServingError                                          a model cannot be served; the one loaded before goes on
 │  ├─ VersionUnavailable  (name, reason)                 MLflow is away, or the version or its record is missing
@@ -86,6 +87,7 @@ from modyn_dagster.errors.running import (
     BatchGap,
     ChannelAway,
     CheckFailed,
+    ChoiceRefused,
     DeliveryRefused,
     LawBroken,
     LostClaim,
@@ -140,6 +142,7 @@ __all__ = [
     "ChangedBatch",
     "ChannelAway",
     "CheckFailed",
+    "ChoiceRefused",
     "ConfigError",
     "CorruptFile",
     "DataError",

@@ -197,18 +197,30 @@ class TickHangs(RunError):
 
 
 class LawBroken(ModynError):
-    """Triggering policy that breaks a law of policies, so that its decisions may not be reproducible.
+    """Triggering policy or selection strategy on trial that breaks a law, so that its results may not be reproducible.
 
-    ``stream`` is the name of the generated stream, ``decision`` the number of the decision on it, from 0.
+    ``stream`` is the name of the generated stream or window, ``decision`` the number of a policy's decision on it, from 0.
     """
 
-    def __init__(self, law: str, stream: str, decision: int, what: str) -> None:
-        super().__init__(f"{law}: broken on the stream {stream!r}, decision {decision}: {what}")
+    def __init__(self, law: str, stream: str, decision: int | None, what: str) -> None:
+        place = f"window {stream!r}" if decision is None else f"stream {stream!r}, decision {decision}"
+        super().__init__(f"{law}: broken on the {place}: {what}")
         self.law, self.stream, self.decision = law, stream, decision
 
 
 class SelectionError(ModynError):
     """Training set that cannot be selected."""
+
+
+class ChoiceRefused(SelectionError):
+    """Choice of a user's strategy or statement that breaks a law of strategies; nothing is written.
+
+    ``source`` is the pipeline, ``field`` the one that names the user's code.
+    """
+
+    def __init__(self, source: str, field: str, law: str, what: str) -> None:
+        super().__init__(f"{source}: {field}: {law}: {what}")
+        self.source, self.field, self.law, self.what = source, field, law, what
 
 
 class BadScore(SelectionError):

@@ -7,6 +7,7 @@ from modyn_dagster.errors import ConfigError, MissingExtra
 from modyn_dagster.evaluation.metrics.registry import METRICS, check_metrics
 from modyn_dagster.pipeline.label_delays import check_label_arrivals, check_label_delay, check_late_labels, labels_lag
 from modyn_dagster.selection.online.samplers import check_selection
+from modyn_dagster.selection.own.user_code import selection_code_errors
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation import estimated_metric
 from modyn_dagster.spec.learning.models import LogisticRegressionSpec, MLPSpec
@@ -142,6 +143,8 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     source = f"pipeline {pipeline.name}"
     if dataset.label is None:
         raise ConfigError(source, "dataset", dataset.name, "has no label; training needs one")
+    for error in selection_code_errors(pipeline.selection, source=source):
+        raise error
     check_selection(pipeline.selection, dataset.label.kind, source=source)
     check_label_delay(pipeline, dataset)
     check_similar_to_unlabelled(pipeline, dataset)

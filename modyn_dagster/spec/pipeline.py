@@ -11,7 +11,7 @@ from modyn_dagster.spec.learning.label_delay import LabelDelay
 from modyn_dagster.spec.notification.notify import NotifySpec
 from modyn_dagster.spec.operation import Display, ModelStoreSpec, ResourcesSpec, Retention
 from modyn_dagster.spec.promotion.gate import PromotionSpec
-from modyn_dagster.spec.selection import CHOSEN_BY_MODELS, USAGE_AWARE, SelectionSpec
+from modyn_dagster.spec.selection import CHOSEN_BY_MODELS, SelectionSpec, is_usage_aware
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.spec.triggers.trigger import TriggerSpec
 
@@ -105,7 +105,7 @@ class PipelineSpec(Spec):
 
     @model_validator(mode="after")
     def _remembers_what_was_used(self) -> Self:
-        if self.retention.training_sets is not None and any(isinstance(s, USAGE_AWARE) for s in self.selection.strategies):
+        if self.retention.training_sets is not None and any(map(is_usage_aware, self.selection.strategies)):
             raise ValueError("retention.training_sets must be null: the selection strategy looks into all earlier training sets")
         return self
 

@@ -6,6 +6,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import ImportPath, Spec
 from modyn_dagster.spec.online import CLIBSpec, GSSSpec, MemorySpec, MIRSpec, OnlineSpec, TimeBiased
+from modyn_dagster.spec.strategies.own import CustomStrategySpec, SQLStrategySpec
+from modyn_dagster.spec.strategies.sized import Sized, Weighing
 
 
 class LastTriggers(Spec):
@@ -23,19 +25,6 @@ class AllSpec(Spec):
     """Everything in the window."""
 
     kind: Literal["all"] = "all"
-
-
-class Sized(Spec):
-    """A strategy that keeps a part: a share of the window (default: all), rounded down but never to nothing, or a number."""
-
-    ratio: Annotated[float, Field(gt=0, le=1)] | None = None
-    size: PositiveInt | None = None
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if self.size is not None and self.ratio is not None:
-            raise ValueError("give either ratio or size")
-        return self
 
 
 class UniformSpec(Sized):
@@ -56,16 +45,6 @@ class ByAttribute(Spec):
     """Groups of equal values of an attribute; samples without it are a group of their own."""
 
     attribute: Annotated[str, Field(min_length=1)]
-
-
-class Weighing(Sized):
-    """A strategy that prefers some samples on purpose."""
-
-    weights: Literal["unbiased", "equal"] = Field(
-        "unbiased",
-        description="Weigh each sample by the inverse of its chance, so that weighted sums stay those of the window; or all "
-        "alike, so that the model is fitted to the chosen mixture.",
-    )
 
 
 class BalancedSpec(Weighing):
@@ -125,14 +104,21 @@ Strategy = Annotated[
     | FreshnessSpec
     | WeightedSpec
     | SimilarToUnlabelledSpec
+    | CustomStrategySpec
+    | SQLStrategySpec
     | TimeBiased
     | MemorySpec,
     Field(discriminator="kind"),
 ]
-#: Strategies that depend on earlier training sets, which must be kept for them.
-USAGE_AWARE: Final = (UniformWithoutReplacementSpec, FreshnessSpec)
 #: Strategies whose samples are chosen by losses, gradients, outputs or embeddings of the run's models.
 CHOSEN_BY_MODELS: Final = (CLIBSpec, GSSSpec, MIRSpec, SimilarToUnlabelledSpec)
+
+
+def is_usage_aware(strategy: Strategy) -> bool:
+    """Tell if a strategy depends on earlier training sets, which must be kept for it."""
+    if isinstance(strategy, CustomStrategySpec):
+        return strategy.usage
+    return isinstance(strategy, UniformWithoutReplacementSpec | FreshnessSpec)
 
 
 class Stage(Spec):
@@ -168,7 +154,13 @@ class SelectionSpec(Spec):
     @property
     def strategies(self) -> list[Strategy]:
         """All strategies that are used at some trigger."""
-        return [self.strategy, *(stage.strategy for stage in self.schedule)]
+        return list(self.by_field.values())
+
+    @property
+    def by_field(self) -> dict[str, Strategy]:
+        """All strategies by their dotted fields in a pipeline, such as `selection.schedule.0.strategy`."""
+        later = {f"selection.schedule.{i}.strategy": stage.strategy for i, stage in enumerate(self.schedule)}
+        return {"selection.strategy": self.strategy, **later}
 
     @property
     def by_label(self) -> bool:
@@ -211,10 +203,12 @@ class SelectionSpec(Spec):
     @model_validator(mode="after")
     def _backend_has_attributes(self) -> Self:
         if self.backend == "arrow" and any(_needs_attributes(strategy) for strategy in self.strategies):
-            raise ValueError("attributes and expressions are in Postgres only: set `backend: postgres`")
+            raise ValueError("attributes, expressions and statements are in Postgres only: set `backend: postgres`")
         return self
 
 
 def _needs_attributes(strategy: Strategy) -> bool:
     by_attribute = isinstance(strategy, BalancedSpec) and isinstance(strategy.by, ByAttribute)
-    return by_attribute or isinstance(strategy, WeightedSpec)
+    if isinstance(strategy, CustomStrategySpec):
+        return bool(strategy.attributes)
+    return by_attribute or isinstance(strategy, WeightedSpec | SQLStrategySpec)

@@ -229,6 +229,64 @@ def test_policies_and_rules_of_the_users_are_checked_at_any_depth(project: Path)
     assert "unexpected keyword argument 'evry'" in found[2][2]
 
 
+STRATEGIES = """
+import sqlalchemy as sa
+
+from modyn_dagster.selection.own import Chosen
+
+
+def newest(share=1.0):
+    return lambda samples: Chosen(samples.keys[-samples.size:])
+
+
+def nothing():
+    return None
+
+
+def keys(samples):
+    return sa.select(samples.c.key)
+
+
+def lucky(samples):
+    return sa.select(samples.c.key).where(sa.func.random() < 0.5)
+
+
+def texts(samples):
+    return sa.select(samples.c.key).where(sa.text("true"))
+
+
+def two(samples, other):
+    return sa.select(samples.c.key)
+"""
+
+
+def test_strategies_and_statements_of_the_users_are_checked(project: Path) -> None:
+    user_code(project, "own_strategies", STRATEGIES)
+
+    def stages(*strategies: dict[str, Any]) -> dict[str, Any]:
+        schedule = [{"from_trigger": i + 1, "strategy": strategy} for i, strategy in enumerate(strategies)]
+        return {**PIPELINE, "selection": {"backend": "postgres", "schedule": schedule}}
+
+    def custom(name: str, **config: Any) -> dict[str, Any]:
+        return {"kind": "custom", "factory": f"own_strategies:{name}", "config": config}
+
+    def sql(name: str) -> dict[str, Any]:
+        return {"kind": "sql", "statement": f"own_strategies:{name}"}
+
+    write(project / "pipelines" / "hourly.yaml", stages(custom("newest", share=0.5), sql("keys")))
+    assert check().exit_code == 0
+    wrong = [custom("newset"), custom("newest", shrae=1), custom("nothing"), sql("kyes"), sql("lucky"), sql("texts"), sql("two")]
+    write(project / "pipelines" / "hourly.yaml", stages(*wrong))
+    result = check("--json")
+    assert result.exit_code == 1
+    found = [(error["source"], error["field"], error["rule"]) for error in json.loads(result.stdout)]
+    ends = ["factory", "config", "factory", "statement", "statement", "statement", "statement"]
+    fields = [f"selection.schedule.{i}.strategy.{end}" for i, end in enumerate(ends)]
+    assert [(source, field) for source, field, _ in found] == [("pipeline hourly", field) for field in fields]
+    rules = ["newset", "shrae", "function of one argument", "kyes", "random() depends on", "TextClause is not allowed", "other"]
+    assert [rule in text for rule, (_, _, text) in zip(rules, found, strict=True)] == [True] * 7
+
+
 def test_the_folder_code_of_a_project_needs_no_python_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(project / "code")])
     (project / "code").mkdir()

@@ -17,6 +17,7 @@ from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow, list_fills
 from modyn_dagster.catalog.timings import seconds_by_stage
+from modyn_dagster.pipeline.stages.training_set.own_selection import OWN
 from modyn_dagster.resources.event_store import AssetEvent
 from modyn_dagster.spec.online import RTBSSpec
 
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
 
 
 def selection_metadata(context: TriggerContext, row: TrainingSetRow) -> dict[str, Any]:
-    """Metadata of a training set from an online strategy, or from one that compares with unlabelled samples; else empty."""
-    metadata: dict[str, Any] = {name: row.details[name] for name in ("n_compared", "n_uniform") if name in row.details}
+    """Metadata of a training set by its strategy: the backend, the user's code, a sample of the stream, comparisons."""
+    metadata: dict[str, Any] = {"backend": context.spec.selection.backend}
+    metadata |= {name: row.details[name] for name in ("n_compared", "n_uniform") if name in row.details}
+    if (own := row.details.get(OWN)) is not None:
+        metadata["chosen_by"] = own["path"]
+        metadata["certified"] = "yes" if own["certified"] else "no: the strategy tells no inclusion probabilities"
     if "state" in row.details:
         metadata["strategy"] = row.details["state"]["strategy"]["kind"]
     if "skipped" in row.details:
@@ -113,6 +118,7 @@ def _training_set_details(row: TrainingSetRow) -> dict[str, Any]:
         "checksum": row.checksum,
         "file": row.path,
         "strategy": dict(state["strategy"]) if state else None,
+        "code": row.details.get(OWN, {}).get("code"),
         "state_checksum": state.get("checksum"),
     }
 

@@ -28,7 +28,7 @@ from modyn_dagster.pipeline.replay.training_ahead import AheadTraining, Expected
 from modyn_dagster.pipeline.stages.model.finished_training import FinishedTraining, load_finished
 from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.spec.pipeline import PipelineSpec
-from modyn_dagster.spec.selection import CHOSEN_BY_MODELS, USAGE_AWARE
+from modyn_dagster.spec.selection import CHOSEN_BY_MODELS, is_usage_aware
 from modyn_dagster.training import FastPath
 from modyn_dagster.triggering import Measurement, MeasurementSpec, ModelTrained, Stream, TriggeringPolicy
 from modyn_dagster.triggering.build import pipeline_policy
@@ -47,7 +47,7 @@ def serial_reason(spec: PipelineSpec) -> str | None:
     if (reason := dependence_reason(spec)) is not None:
         return reason
     strategies = spec.selection.strategies
-    if any(isinstance(strategy, (*USAGE_AWARE, *CHOSEN_BY_MODELS)) for strategy in strategies):
+    if any(is_usage_aware(strategy) or isinstance(strategy, CHOSEN_BY_MODELS) for strategy in strategies):
         return "selection.strategy asks the models before it, or looks into their training sets"
     if spec.training.ranks > 1:
         return f"training.ranks {spec.training.ranks}: the ranks of a training share the cores already"

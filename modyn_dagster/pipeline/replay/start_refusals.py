@@ -13,7 +13,7 @@ from modyn_dagster.errors import RunError
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.spec.load import changed_fields, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
-from modyn_dagster.spec.selection import USAGE_AWARE
+from modyn_dagster.spec.selection import is_usage_aware
 
 
 def require_replay_of(platform: Platform, spec: PipelineSpec, run: RunRow) -> None:
@@ -55,7 +55,7 @@ def require_history(conn: sa.Connection, platform: Platform, run: RunRow) -> Seq
     models = list_models(conn, run.id)
     if models and models[-1].removed_at is not None:
         raise RunError(f"{run.title}: retention has removed its newest model, {models[-1].hash}; {again}")
-    if isinstance(platform.spec_of(run).selection.strategy, USAGE_AWARE):
+    if any(map(is_usage_aware, platform.spec_of(run).selection.strategies)):
         ordinals = {each.id: each.partition_key for each in triggers}
         gone = [ordinals[row.trigger_id] for row in list_training_sets(conn, run.id) if row.removed_at is not None]
         if gone:

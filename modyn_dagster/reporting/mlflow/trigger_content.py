@@ -123,6 +123,8 @@ def _trigger_params(record: TriggerRecord) -> dict[str, Any]:
         params["window"] = {**window, **{name: utc_text(time) for name, time in times.items() if time is not None}}
         params |= {"n_pool": training_set.n_pool, "n_samples": training_set.n_samples}
         params |= {name: training_set.details[name] for name in _SELECTED if name in training_set.details}
+        if (own := training_set.details.get("own_strategy")) is not None:
+            params |= {"chosen_by": own["path"], "chosen_by_code": own["code"], "certified": own["certified"]}
     if model is not None:
         params |= {"model_hash": model.hash, "previous_model_hash": model.previous_hash}
     return params

@@ -2,7 +2,6 @@
 
 from modyn_dagster.distributed.protocols import Pool
 from modyn_dagster.errors import ConfigError, SelectionError
-from modyn_dagster.imports import import_callable
 from modyn_dagster.selection.memory import CLIB, GSS, MIR, GDumb, Memory
 from modyn_dagster.selection.time_biased import (
     BTBS,
@@ -31,7 +30,7 @@ from modyn_dagster.spec.online import (
     TTBSSpec,
     UniformReservoirSpec,
 )
-from modyn_dagster.spec.selection import SelectionSpec, SimilarToUnlabelledSpec, WeightedSpec
+from modyn_dagster.spec.selection import SelectionSpec, SimilarToUnlabelledSpec
 
 
 def build_sampler(spec: OnlineSpec, seed: int, pool: Pool | None = None) -> Sampler | Memory:
@@ -89,22 +88,19 @@ def decay_rate(decay: DecaySpec, unit: float = 1.0) -> float:
 
 
 def check_selection(spec: SelectionSpec, kind: str, *, source: str) -> None:
-    """Import the expressions of a selection, build its samplers, and hold it against the dataset's label (of ``kind``).
+    """Build the samplers of a selection, and hold it against the dataset's label (of ``kind``).
 
     Raises:
-        ImportPathError: an expression fails to import; names ``source`` (the pipeline) and the field.
-        ConfigError: settings of a sampler contradict each other, or a memory that balances classes would find none.
+        ConfigError: settings of a sampler contradict each other, or a memory that balances classes would find none; names
+            ``source`` (the pipeline) and the field.
     """
-    fields = ["strategy", *(f"schedule.{i}.strategy" for i in range(len(spec.schedule)))]
-    for field, strategy in zip(fields, spec.strategies, strict=True):
-        if isinstance(strategy, WeightedSpec) and strategy.expression is not None:
-            import_callable(strategy.expression, source=source, field=f"selection.{field}.expression")
+    for field, strategy in spec.by_field.items():
         if isinstance(strategy, GDumbSpec | CLIBSpec) and kind != "class":
-            raise ConfigError(source, f"selection.{field}.kind", strategy.kind, f"balances classes, and the label is a {kind}")
+            raise ConfigError(source, f"{field}.kind", strategy.kind, f"balances classes, and the label is a {kind}")
         if isinstance(strategy, SimilarToUnlabelledSpec) and kind != "class":
-            raise ConfigError(source, f"selection.{field}.kind", strategy.kind, f"compares by class, and the label is a {kind}")
+            raise ConfigError(source, f"{field}.kind", strategy.kind, f"compares by class, and the label is a {kind}")
         if isinstance(strategy, OnlineSpec):
             try:
                 build_sampler(strategy, 0)
             except ValueError as error:
-                raise ConfigError(source, f"selection.{field}", strategy.model_dump(mode="json"), str(error)) from error
+                raise ConfigError(source, field, strategy.model_dump(mode="json"), str(error)) from error

@@ -19,12 +19,11 @@ from modyn_dagster.selection.quotas import Int64Array
 from modyn_dagster.spec.selection import (
     AllSpec,
     SelectionSpec,
-    Sized,
     Strategy,
     UniformWithoutReplacementSpec,
-    Weighing,
     WeightedSpec,
 )
+from modyn_dagster.spec.strategies.sized import Sized, Weighing
 
 
 class Selection:

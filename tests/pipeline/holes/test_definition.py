@@ -21,7 +21,10 @@ Worlds = Callable[..., World]
 
 DAYS = 5
 #: Strategies whose choice depends on the keys of the samples, or on their places in their batches.
-BY_KEY = ("weighted", "freshness", "balanced", "balanced over triggers", "uniform", "uniform_without_replacement")
+BY_KEY = (
+    *("weighted", "freshness", "balanced", "balanced over triggers", "uniform", "uniform_without_replacement"),
+    *("custom", "sql"),
+)
 #: Triggers that ask for a share of calibration samples, which the split takes by their keys.
 CALIBRATED = ("performance avoidable", "performance estimated")
 

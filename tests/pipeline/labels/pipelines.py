@@ -9,6 +9,7 @@ from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import Strategy
 from modyn_dagster.spec.triggers.trigger import TriggerSpec
 from tests.projects.tiny import Content, amount, triggered
+from tests.projects.user_code import tiny_strategies
 from tests.triggering import user_policies
 
 Block = dict[str, Any]
@@ -75,9 +76,12 @@ STRATEGIES: Final[dict[str, Block]] = {
     "gss": {"kind": "gss", "n": 30},
     "mir": {"kind": "mir", "n": 30, "k": 20},
     "similar_to_unlabelled": {"kind": "similar_to_unlabelled", "size": 30, "unlabelled": 20},
+    "custom": {"kind": "custom", "factory": f"{tiny_strategies.__name__}:of_every_class", "size": 30},
+    "custom of uses": {"kind": "custom", "factory": f"{tiny_strategies.__name__}:least_used", "size": 30, "usage": True},
+    "sql": {"kind": "sql", "statement": f"{tiny_strategies.__name__}:balanced", "size": 30},
 }
 #: Strategies of which only one backend has what they ask for.
-ONE_BACKEND: Final = ("weighted", "weighted by label")
+ONE_BACKEND: Final = ("weighted", "weighted by label", "sql", "sql by label")
 
 
 #: Mark of variants whose window holds the samples that got their label in it.

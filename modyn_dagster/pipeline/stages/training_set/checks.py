@@ -11,6 +11,7 @@ from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.data.split import CALIBRATE, EVALUATE
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.pipeline.checks import CheckResult
+from modyn_dagster.pipeline.stages.training_set.own_selection import is_certified
 from modyn_dagster.selection import TrainingSet
 
 
@@ -45,6 +46,9 @@ def training_set_checks(row: TrainingSetRow, training_set: TrainingSet) -> list[
 
     Weights of ``1 / p`` add up to the window in expectation only: they may be off by four times the spread of independent
     draws. A group without any selected sample is missing from the sum, which is worth a look.
+
+    An uncertified set, whose strategy of the user's own tells no inclusion probabilities, passes both where its weights are
+    positive: its weights may mean anything, and nobody can tell if they fit.
     """
     keys, weights, inverses = _Keys(row), _WeightSum(), _WeightSum()
     has_probabilities = False
@@ -64,11 +68,16 @@ def _weights_sum(row: TrainingSetRow, weights: "_WeightSum") -> CheckResult:
     effective = weights.effective
     text = f"weights add up to {weights.total:.6g} for a window of {row.n_pool}; "
     text += f"the effective sample size is {effective:.6g} of {weights.n}"
-    counts = {"sum": weights.total, "effective": effective, "impossible": weights.n_impossible}
+    counts: dict[str, Any] = {"sum": weights.total, "effective": effective, "impossible": weights.n_impossible}
+    if not is_certified(row):
+        text += "; uncertified, because the strategy tells no inclusion probabilities"
+        return CheckResult("weights_sum", weights.n_impossible == 0, False, text, counts | {"certified": False})
     return CheckResult("weights_sum", weights.fits(row), False, text, counts)
 
 
 def _chances_sum(row: TrainingSetRow, inverses: "_WeightSum | None") -> CheckResult:
+    if not is_certified(row):
+        return CheckResult("chances_sum", True, False, "uncertified: the strategy tells no inclusion probabilities")
     if inverses is None:
         text = "the set records no inclusion probabilities: they are the inverses of its weights, or unknown"
         return CheckResult("chances_sum", True, False, text)

@@ -19,6 +19,7 @@ from modyn_dagster.errors import RunError, WithdrawnModel
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.platform import selector_state_path, training_set_path
 from modyn_dagster.pipeline.stages.training_set.online_selection import online_selection, online_state
+from modyn_dagster.pipeline.stages.training_set.own_selection import changed_code, own_selection
 from modyn_dagster.pipeline.stages.training_set.similar_selection import similar_selection
 from modyn_dagster.pipeline.stages.training_set.windows import LabelStretches, trigger_window, unlabelled_details
 from modyn_dagster.selection import (
@@ -30,8 +31,10 @@ from modyn_dagster.selection import (
     strategy_at,
 )
 from modyn_dagster.selection.online import OnlineSelection
+from modyn_dagster.selection.own.choice import OwnSelection
 from modyn_dagster.spec.online import OnlineSpec
-from modyn_dagster.spec.selection import CHOSEN_BY_MODELS, USAGE_AWARE, SimilarToUnlabelledSpec
+from modyn_dagster.spec.selection import CHOSEN_BY_MODELS, SimilarToUnlabelledSpec, is_usage_aware
+from modyn_dagster.spec.strategies.own import CustomStrategySpec, SQLStrategySpec
 from modyn_dagster.storage import StagedFile, atomic_write
 from modyn_dagster.values.digest import bytes_digest
 
@@ -40,7 +43,7 @@ from modyn_dagster.values.digest import bytes_digest
 class Selected:
     """Selection of a trigger and its window; for an online strategy also its state and the details to record."""
 
-    selection: Selection | OnlineSelection
+    selection: Selection | OnlineSelection | OwnSelection
     window: Window
     details: dict[str, Any] = field(default_factory=dict)
     state: bytes | None = None
@@ -120,6 +123,9 @@ def select_samples(context: TriggerContext) -> Selected:
     if isinstance(strategy, SimilarToUnlabelledSpec):
         chosen, details = similar_selection(context, strategy, keys)
         return Selected(chosen, window, details)
+    if isinstance(strategy, CustomStrategySpec | SQLStrategySpec):
+        own, details = own_selection(context, strategy, keys, _history(context, window))
+        return Selected(own, window, details)
     place = {"seed": context.run.seed, "trigger": context.trigger.ordinal}
     return Selected(Selection(context.spec.selection, keys, **place, history=_history(context, window)), window)
 
@@ -129,7 +135,7 @@ def _history(context: TriggerContext, window: Window) -> History:
     models = context.earlier_models
     ends = [model.key for model in models]
     stretches = LabelStretches(context, window) if isinstance(window, LabelWindow) else None
-    if not isinstance(strategy_at(context.spec.selection, context.trigger.ordinal), USAGE_AWARE):
+    if not is_usage_aware(strategy_at(context.spec.selection, context.trigger.ordinal)):
         return History(ends, stretches=stretches)
     with context.platform.transaction() as conn:
         rows = {row.trigger_id: row for row in list_training_sets(conn, context.run.id)}
@@ -160,6 +166,7 @@ def _select_again(context: TriggerContext, selected: Selected) -> TrainingSetRow
             raise RunError(
                 f"trigger {context.trigger.partition_key}: selecting again gave another training set "
                 f"({written.checksum}, recorded {recorded.checksum}); samples were deleted since, or the code changed"
+                f"{changed_code(context, recorded)}"
             )
         with context.platform.transaction() as conn:
             get_trigger(conn, context.trigger.id, lock=True)

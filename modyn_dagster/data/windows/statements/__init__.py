@@ -1,0 +1,1 @@
+"""Statements of users that choose samples of a window in Postgres."""

@@ -1,0 +1,1 @@
+"""Specs of strategies: their base, and those that run code of the user's."""
