@@ -22,6 +22,7 @@ from modyn_dagster.spec.triggers.measured import CostTriggerSpec, DetectorTrigge
 from modyn_dagster.spec.triggers.trigger import nested_blocks
 from modyn_dagster.training.data import check_ranks, check_task
 from modyn_dagster.training.user_code import check_user_code
+from modyn_dagster.triggering.user_code import user_code_errors
 
 #: Module and package of other libraries with drift metrics.
 _BACKENDS: Final = {"alibi": ("alibi_detect", "alibi-detect"), "evidently": ("evidently", "evidently")}
@@ -143,7 +144,7 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     source = f"pipeline {pipeline.name}"
     if dataset.label is None:
         raise ConfigError(source, "dataset", dataset.name, "has no label; training needs one")
-    for error in selection_code_errors(pipeline.selection, source=source):
+    for error in (*selection_code_errors(pipeline.selection, source=source), *user_code_errors(pipeline.trigger, source=source)):
         raise error
     check_selection(pipeline.selection, dataset.label.kind, source=source)
     check_label_delay(pipeline, dataset)

@@ -1,11 +1,15 @@
-"""Policies and vote rules of users by import path, and their check before a run starts."""
+"""Policies, vote rules, criteria and drift metrics of users by import path, and their check before a run starts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from modyn_dagster.errors import ConfigError, ImportPathError
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.triggers.base import TriggerBase
+from modyn_dagster.spec.triggers.decision import CustomCriterionRule
+from modyn_dagster.spec.triggers.drift import CustomMetric
+from modyn_dagster.spec.triggers.measured import DriftTriggerSpec, PerformanceTriggerSpec
 from modyn_dagster.spec.triggers.trigger import (
     BudgetTriggerSpec,
     CooldownTriggerSpec,
@@ -14,6 +18,8 @@ from modyn_dagster.spec.triggers.trigger import (
     EnsembleTriggerSpec,
     MinimumSamplesTriggerSpec,
 )
+from modyn_dagster.triggering.criteria.custom import custom_criterion
+from modyn_dagster.triggering.drift.custom import custom_distance
 from modyn_dagster.triggering.policy import TriggeringPolicy
 from modyn_dagster.triggering.wrappers.votes import vote_rule
 
@@ -42,7 +48,7 @@ def custom_policy(factory: str, config: Mapping[str, Any], *, source: str = "tri
 
 
 def user_code_errors(spec: TriggerBase, *, source: str, field: str = "trigger") -> Iterator[ConfigError]:
-    """Errors of the user's policies and rules in a block, at any depth.
+    """Errors of the user's policies, rules, criteria and metrics in a block, at any depth.
 
     Factories are imported and called with their config. Their results are not called.
 
@@ -54,6 +60,12 @@ def user_code_errors(spec: TriggerBase, *, source: str, field: str = "trigger") 
     match spec:
         case CustomTriggerSpec():
             yield from _construction_errors(spec, source, field)
+        case DriftTriggerSpec() | PerformanceTriggerSpec():
+            if isinstance(rule := spec.decision, CustomCriterionRule):
+                yield from _errors_of(partial(custom_criterion, rule, "higher", source=source, field=f"{field}.decision"))
+            for name, metric in spec.metrics.items() if isinstance(spec, DriftTriggerSpec) else ():
+                if isinstance(metric, CustomMetric):
+                    yield from _errors_of(partial(custom_distance, metric, source=source, field=f"{field}.metrics.{name}"))
         case EnsembleTriggerSpec():
             if isinstance(spec.rule, CustomRule):
                 yield from _construction_errors(spec, source, field)
@@ -71,3 +83,10 @@ def _construction_errors(spec: CustomTriggerSpec | EnsembleTriggerSpec, source: 
             vote_rule(spec.rule, len(spec.policies), source=source)
     except ConfigError as error:
         yield ConfigError(source, f"{field}.{error.field}", error.value, error.rule)
+
+
+def _errors_of(make: Callable[[], object]) -> Iterator[ConfigError]:
+    try:
+        make()
+    except ConfigError as error:
+        yield error

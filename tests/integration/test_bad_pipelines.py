@@ -19,6 +19,8 @@ from tests.integration.harness.fork_server import ForkServer
 from tests.integration.harness.kill_world import World
 from tests.projects.tiny import DATASET, amount, batch_text, custom, drop, write_pipeline
 
+pytestmark = pytest.mark.soak("production")
+
 BROKEN: Final = "import a_module_that_nobody_has\n"
 #: Address of no server.
 NOWHERE: Final = "postgresql://nobody:secret@127.0.0.1:1/postgres"
@@ -50,7 +52,6 @@ def world(postgres_server: RunningServer, forks: ForkServer, tmp_path_factory: p
         yield world
 
 
-@pytest.mark.soak("production")
 def test_a_model_of_the_wrong_shape_fails_at_once_and_after_the_fix_the_run_is_resumed(world: World) -> None:
     error = str(world.replay("too_wide").error)
     assert "too_wide: trigger" in error
@@ -79,7 +80,6 @@ def test_a_model_of_the_wrong_shape_fails_at_once_and_after_the_fix_the_run_is_r
     assert world.ending("too_wide").outcome.state == "finished"
 
 
-@pytest.mark.soak("production")
 @pytest.mark.parametrize("pipeline", ["not_a_number", "explodes"])
 def test_a_loss_that_is_no_number_names_pipeline_step_and_keys(world: World, pipeline: str) -> None:
     error = str(world.replay(pipeline).error)
@@ -91,7 +91,6 @@ def test_a_loss_that_is_no_number_names_pipeline_step_and_keys(world: World, pip
     assert world.ending(pipeline).outcome.models == {}
 
 
-@pytest.mark.soak("production")
 def test_with_continue_the_previous_model_stays_and_its_samples_belong_to_the_next_trigger(world: World) -> None:
     flag = world.settings.home.parent / "flag"
     assert world.replay("goes_on", until="day_00").error is None

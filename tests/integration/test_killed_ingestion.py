@@ -61,6 +61,7 @@ def undisturbed(world: World) -> tuple[list[Point], Stream]:
         return points_of(result.passed), stream_of(whole)
 
 
+@SOAK
 def test_an_undisturbed_import_has_good_batches_and_the_bad_one(undisturbed: tuple[list[Point], Stream]) -> None:
     points, (_, samples, batches) = undisturbed
     assert [(row[1], row[2]) for row in batches] == [("day_00", "ingested"), (BAD, "failed"), ("day_02", "ingested")]

@@ -34,6 +34,12 @@ POLICIES = [
     drift(),
     drift("by_columns", of="columns", decision={"rule": "quantile", "window": 3, "quantile": 0.3}),
     drift("by_outputs", of="outputs", metrics={"ks": {"metric": "ks"}}, decision={"rule": "p_value", "alpha": 0.01}),
+    drift(
+        "by_own_metric",
+        of="columns",
+        metrics={"mean": {"metric": "custom", "factory": "tiny_metrics:sampled_mean"}},
+        decision={"rule": "threshold", "value": 0.5},
+    ),
     performance(),
     performance("by_misclassifications", decision={"rule": "misclassifications", "value": 4, "expected_accuracy": "calibrate"}),
     performance("label_free", label_free=True),

@@ -18,6 +18,7 @@ def server(mlflow_uri: str, tmp_path: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.soak("screens")
 def test_a_server_shows_the_same_as_the_database(server: str, mlflow_uri: str, story: Story, tmp_path: Path) -> None:
     row = story.train(10, year(1.5), steps=1000)
     story.score(row, {n: 1 / (n + 3) for n in range(1200)})

@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
-from modyn_dagster.errors import ConfigError, ImportPathError
+from modyn_dagster.errors import ConfigError, ImportPathError, LawBroken
+from modyn_dagster.spec.triggers.trigger import TriggerSpec
 from modyn_dagster.triggering import build_policy, simulate
+from modyn_dagster.triggering.conformance import check_policy
+from modyn_dagster.triggering.user_code import user_code_errors
 from tests.triggering import user_policies
 from tests.triggering.wrappers.test_ensemble import amount, ensemble, fires, seconds
 
@@ -63,3 +67,51 @@ def test_a_callable_that_fails_is_an_error_naming_it():
     spec = ensemble({"factory": f"{USER_CODE}:named_vote", "config": {"decisive": "z"}}, a=amount(2))
     with pytest.raises(ConfigError, match=r"named_vote failed on votes .*KeyError"):
         simulate(build_policy(spec), seconds(*range(3)))
+
+
+def judged_by(name: str, **config: object) -> dict:
+    decision = {"rule": "custom", "factory": f"{USER_CODE}:{name}", "config": config}
+    windows = {"by": "amount", "reference": 30, "current": 20}
+    return {"kind": "drift", "every": 10, "windows": windows, "metrics": {"mmd": {"metric": "mmd"}}, "decision": decision}
+
+
+@pytest.mark.parametrize("direction", ["higher", "lower"])
+def test_a_criterion_of_ones_own_decides_as_the_built_in_one_that_it_is(direction):
+    own = judged_by("bounded", limit=0.5)
+    own["decision"]["direction"] = direction
+    built_in = own | {"decision": {"rule": "threshold", "value": 0.5, "direction": direction}}
+    scores = [0.0, 0.1, 0.6, 0.5, 0.4, 0.9]
+    expected, found = (simulate(build_policy(block), np.arange(60), scores=scores) for block in (built_in, own))
+    assert found == expected
+    assert {decision.fire for decision in found} == {True, False}
+
+
+def test_a_criterion_for_performance_is_told_that_lower_is_worse():
+    trigger = {"kind": "performance", "every": 10, "decision": judged_by("bounded", limit=0.5)["decision"]}
+    decisions = simulate(build_policy(trigger), np.arange(60), scores=[0.9, 0.9, 0.4, 0.9, 0.9, 0.9])
+    assert [decision.score for decision in decisions if decision.fire and decision.score is not None] == [0.4]
+
+
+def test_what_is_no_criterion_and_what_gives_no_verdict_is_named():
+    with pytest.raises(ImportPathError, match=r"must return a Criterion of .*, not str"):
+        build_policy(judged_by("no_criterion"))
+    with pytest.raises(ConfigError, match=r"refused it: TypeError: .*limt"):
+        build_policy(judged_by("bounded", limt=1))
+    with pytest.raises(TypeError, match=r"Impatient\.judge_defined must return a Verdict, not bool"):
+        simulate(build_policy(judged_by("Impatient")), np.arange(60), scores=[0.1] * 6)
+
+
+def test_a_criterion_that_keeps_what_it_remembers_to_itself_breaks_a_law():
+    with pytest.raises(LawBroken, match="saving and loading state changes no decision"):
+        check_policy(judged_by("Secretive"))
+
+
+def test_a_check_names_the_field_of_a_criterion_at_any_depth():
+    nested = {
+        "kind": "ensemble",
+        "rule": "any",
+        "policies": {"a": judged_by("no_criterion"), "b": {"kind": "amount", "every": 9}},
+    }
+    spec = TypeAdapter(TriggerSpec).validate_python(nested)
+    [error] = user_code_errors(spec, source="pipeline shop")
+    assert (error.source, error.field) == ("pipeline shop", "trigger.policies.a.decision.factory")

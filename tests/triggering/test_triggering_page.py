@@ -11,8 +11,10 @@ import yaml
 from pydantic import TypeAdapter
 
 from modyn_dagster.spec.triggers.trigger import TriggerSpec
-from modyn_dagster.triggering import build_policy
+from modyn_dagster.triggering import build_policy, simulate
 from modyn_dagster.triggering.conformance import check_policy
+from modyn_dagster.triggering.user_code import user_code_errors
+from tests.triggering.drift.drifting import normal, score
 
 PAGE = (Path(__file__).parents[2] / "docs" / "triggering.md").read_text(encoding="utf-8")
 _TRIGGER: TypeAdapter[TriggerSpec] = TypeAdapter(TriggerSpec)
@@ -23,19 +25,20 @@ def blocks(language: str) -> list[str]:
 
 
 TRIGGERS = [yaml.safe_load(block)["trigger"] for block in blocks("yaml")]
-BUILT_IN = [trigger for trigger in TRIGGERS if trigger["kind"] != "custom"]
+BUILT_IN = [trigger for trigger in TRIGGERS if "shop." not in str(trigger)]
 
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The page's package of user code, ``shop.policies``."""
-    [policies] = [block for block in blocks("python") if block.startswith("# shop/policies.py")]
+    """The page's package of user code, ``shop``, with ``policies``, ``drift`` and ``criteria``."""
     (tmp_path / "shop").mkdir()
-    (tmp_path / "shop" / "policies.py").write_text(policies)
+    for name in ("policies", "drift", "criteria"):
+        [module] = [block for block in blocks("python") if block.startswith(f"# shop/{name}.py")]
+        (tmp_path / "shop" / f"{name}.py").write_text(module)
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
-    for module in ("shop", "shop.policies"):
-        sys.modules.pop(module, None)
+    for name in ("shop", "shop.policies", "shop.drift", "shop.criteria"):
+        sys.modules.pop(name, None)
 
 
 def run(block: str, folder: Path) -> dict:
@@ -61,6 +64,23 @@ def test_the_policy_of_ones_own_is_built_in_twenty_lines_and_passes_the_suite(sh
     run(check, shop)
     [custom] = [trigger for trigger in TRIGGERS if trigger["kind"] == "custom"]
     assert build_policy(custom).state_dict() == {"upcoming": 1000}
+
+
+def test_the_drift_metric_of_ones_own_passes_the_suite_and_finds_drift(shop):
+    [check] = [block for block in blocks("python") if "check_metric(" in block]
+    run(check, shop)
+    [block] = [trigger for trigger in TRIGGERS if "shop.drift" in str(trigger)]
+    assert list(user_code_errors(_TRIGGER.validate_python(block), source="pipeline shop")) == []
+    [metric] = block["metrics"].values()
+    assert score(metric, *normal(0, 60, 40, 3, shift=1.0), p_values=True) == pytest.approx(1 / 101)
+
+
+def test_the_criterion_of_ones_own_passes_the_suite_and_fires_at_the_second_of_two_scores(shop):
+    [block] = [trigger for trigger in TRIGGERS if "shop.criteria" in str(trigger)]
+    assert list(user_code_errors(_TRIGGER.validate_python(block), source="pipeline shop")) == []
+    check_policy(block | {"every": 10, "windows": {"by": "amount", "reference": 30, "current": 20}})
+    decisions = simulate(build_policy(block | {"every": 1}), range(7), scores=[0.0, 0.0, 0.1, 0.0, 0.1, 0.1, 0.0])
+    assert [decision.index for decision in decisions if decision.fire and decision.score is not None] == [5]
 
 
 def test_the_policy_that_measures_passes_the_suite(shop):

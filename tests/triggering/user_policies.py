@@ -7,6 +7,8 @@ from typing import Any
 
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.triggering import Decision, Measurement, Stream, TriggeringPolicy
+from modyn_dagster.triggering.criteria import Criterion, Verdict
+from modyn_dagster.triggering.criteria.threshold import FixedThreshold
 
 
 class EveryNth(TriggeringPolicy):
@@ -179,3 +181,33 @@ def named_vote(votes: dict[str, bool], decisive: str) -> bool:
 def counting_vote(votes: dict[str, bool]) -> int:
     """Not a rule: a number, not a bool."""
     return sum(votes.values())
+
+
+def bounded(limit: float, direction: str) -> Criterion:
+    """A criterion by a function."""
+    return FixedThreshold(limit, "lower" if direction == "lower" else "higher")
+
+
+class Impatient(Criterion):
+    """Says yes where a verdict is expected."""
+
+    def __init__(self, direction: str) -> None:
+        self.direction = direction
+
+    def judge_defined(self, name: str, score: float) -> Verdict:
+        return True  # type: ignore[return-value]  # that is what is wrong with it
+
+
+class Secretive(Criterion):
+    """Fires at every third score, and tells nobody how many there were."""
+
+    def __init__(self, direction: str) -> None:
+        self.n = 0
+
+    def judge_defined(self, name: str, score: float) -> Verdict:
+        self.n += 1
+        return Verdict(self.n % 3 == 0, f"{name} number {self.n}", score)
+
+
+def no_criterion(direction: str) -> str:
+    return direction

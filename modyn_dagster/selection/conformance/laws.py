@@ -1,7 +1,5 @@
 """The laws of strategies, one after the other, over generated windows."""
 
-import random
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -9,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from modyn_dagster.errors import ChoiceRefused, ConfigError, LawBroken, SelectionError
+from modyn_dagster.reproducibility.global_randomness import global_states, with_global_seed
 from modyn_dagster.reproducibility.randomness import rng_for
 from modyn_dagster.selection.conformance.windows import GeneratedWindow, generated_windows, other_batches
 from modyn_dagster.selection.own.choice import Origin
@@ -62,7 +61,7 @@ def check_strategy(
         expected = _watched(made[0], window)
         n_chosen += len(expected[0])
         for number, strategy in enumerate((made[0], made[1], made[1])):
-            _compare(AGREE, window, expected, _with_global_seed(number, partial(_chosen, strategy, window)))
+            _compare(AGREE, window, expected, with_global_seed(number, partial(_chosen, strategy, window)))
         rng, n = rng_for(seed, "cut", window.name), len(window.labels)
         for lengths in ([n], [1] * n, other_batches(n, rng)):
             _compare(BATCHES, window, expected, _chosen(made[0], window.cut(lengths)))
@@ -72,9 +71,9 @@ def check_strategy(
 
 def _watched(strategy: SelectionStrategy, window: GeneratedWindow) -> _Facts:
     """Choose once, and hold global random states and the window against what they were before."""
-    before, samples = _global_states(), window.samples()
+    before, samples = global_states(), window.samples()
     facts = _chosen(strategy, window, samples)
-    after = _global_states()
+    after = global_states()
     for library, state in before.items():
         if after[library] != state:
             raise LawBroken(NO_GLOBALS, window.name, None, f"that of {library} was; draw from samples.random")
@@ -111,24 +110,3 @@ def _shown(values: Sequence[float] | None) -> str:
 def _content(samples: WindowSamples) -> list[Any]:
     columns = (samples.keys, samples.labels, samples.stretches, samples.uses, *samples.attributes.values())
     return [None if column is None else column.tolist() for column in columns]
-
-
-def _global_states() -> dict[str, Any]:
-    """States of the generators that are loaded, by library."""
-    name, words, *rest = np.random.get_state()
-    states: dict[str, Any] = {"random": random.getstate(), "numpy": (name, np.asarray(words).tobytes(), *rest)}
-    if (torch := sys.modules.get("torch")) is not None:
-        states["torch"] = torch.random.get_rng_state().numpy().tobytes()
-    return states
-
-
-def _with_global_seed(number: int, work: Callable[[], _Facts]) -> _Facts:
-    """Do something while the global random states are other ones; they are put back afterwards."""
-    python, numpy_state = random.getstate(), np.random.get_state()
-    random.seed(number)
-    np.random.seed(number)
-    try:
-        return work()
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy_state)

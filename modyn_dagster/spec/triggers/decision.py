@@ -1,10 +1,10 @@
 """Specs of decisions from a score: one block per ``rule``."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from modyn_dagster.spec.base import Fraction, Spec
+from modyn_dagster.spec.base import Fraction, ImportPath, Spec
 
 Direction = Literal["higher", "lower"]
 
@@ -59,6 +59,14 @@ class RollingMeanRule(ScoreRule):
     relative: bool = False
 
 
+class CustomCriterionRule(ScoreRule):
+    """Judges by a criterion of the user's: ``factory(direction=..., **config)`` returns a ``Criterion``."""
+
+    rule: Literal["custom"]
+    factory: ImportPath
+    config: dict[str, Any] = {}
+
+
 class PValueRule(Spec):
     """Fires at ``p <= alpha``, p by permutation or as the metric defines it: small p-values are drift."""
 
@@ -79,7 +87,9 @@ class MisclassificationsRule(Spec):
     allow_reduction: bool = False
 
 
-DriftDecisionSpec = Annotated[ThresholdRule | QuantileRule | RollingMeanRule | PValueRule, Field(discriminator="rule")]
+DriftDecisionSpec = Annotated[
+    ThresholdRule | QuantileRule | RollingMeanRule | CustomCriterionRule | PValueRule, Field(discriminator="rule")
+]
 PerformanceDecisionSpec = Annotated[
-    ThresholdRule | QuantileRule | RollingMeanRule | MisclassificationsRule, Field(discriminator="rule")
+    ThresholdRule | QuantileRule | RollingMeanRule | CustomCriterionRule | MisclassificationsRule, Field(discriminator="rule")
 ]

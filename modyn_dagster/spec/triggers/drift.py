@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from modyn_dagster.spec.base import Duration, Spec
+from modyn_dagster.spec.base import Duration, ImportPath, Spec
 from modyn_dagster.spec.learning.device import Device
 
 
@@ -101,6 +101,17 @@ class ClassifierMetric(DriftMetric):
     folds: int = Field(5, ge=2)
 
 
+class CustomMetric(DriftMetric):
+    """A metric of the user's: ``factory(**config)`` returns a function of two windows and a random generator to a number.
+
+    The number grows with drift. P-values come from random splits of both windows, so the function is called once for each.
+    """
+
+    metric: Literal["custom"]
+    factory: ImportPath
+    config: dict[str, Any] = {}
+
+
 class BackendMetric(Spec):
     """A metric of another library; ``config`` goes to it.
 
@@ -116,6 +127,7 @@ class BackendMetric(Spec):
 
 
 OwnMetricSpec = Annotated[
-    UnivariateMetric | MMDMetric | EnergyMetric | FrechetMetric | LSDDMetric | ClassifierMetric, Field(discriminator="metric")
+    UnivariateMetric | MMDMetric | EnergyMetric | FrechetMetric | LSDDMetric | ClassifierMetric | CustomMetric,
+    Field(discriminator="metric"),
 ]
 DriftMetricSpec = BackendMetric | OwnMetricSpec

@@ -44,7 +44,10 @@ class Criterion(ABC):
         """
         if score is None or not isfinite(score):
             return Verdict(False, f"{name} is undefined here")
-        return self.judge_defined(name, float(score))
+        verdict = self.judge_defined(name, float(score))
+        if not isinstance(verdict, Verdict):
+            raise TypeError(f"{type(self).__name__}.judge_defined must return a Verdict, not {type(verdict).__name__}")
+        return verdict
 
     @abstractmethod
     def judge_defined(self, name: str, score: float) -> Verdict:

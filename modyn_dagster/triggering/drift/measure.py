@@ -13,6 +13,7 @@ from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.triggers.drift import (
     BackendMetric,
     ClassifierMetric,
+    CustomMetric,
     DriftMetricSpec,
     EnergyMetric,
     FrechetMetric,
@@ -22,6 +23,7 @@ from modyn_dagster.spec.triggers.drift import (
 )
 from modyn_dagster.triggering.drift.backends.alibi import alibi
 from modyn_dagster.triggering.drift.backends.evidently import evidently
+from modyn_dagster.triggering.drift.custom import custom
 from modyn_dagster.triggering.drift.multivariate.classifier import classifier
 from modyn_dagster.triggering.drift.multivariate.energy import energy
 from modyn_dagster.triggering.drift.multivariate.frechet import frechet
@@ -49,6 +51,7 @@ _METRICS: Final[Mapping[type[Spec], Callable[..., Score]]] = {
     ClassifierMetric: classifier,
     UnivariateMetric: univariate,
     BackendMetric: _backend_score,
+    CustomMetric: custom,
 }
 
 
@@ -73,7 +76,7 @@ def measure_drift(need: DriftNeed, reference: npt.ArrayLike, current: npt.ArrayL
     Raises:
         WrongShape: the windows differ in width or have more than two dimensions.
         MissingExtra: a metric's library is not installed.
-        ConfigError: the machine has no such device, or a library does not know a metric or setting.
+        ConfigError: the machine has no such device, a library does not know a metric or setting, or a metric of the user's fails.
     """
     old, new = as_features(reference, "reference"), as_features(current, "current")
     if old.shape[1] != new.shape[1]:
