@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from modyn_dagster.spec.triggers.drift import OwnMetricSpec
 from modyn_dagster.triggering import build_policy, simulate
+from tests.triggering import user_metrics
 from tests.triggering.measured import decide, drift, fires_on_a_shift, performance
 
 METRICS = [
@@ -21,7 +22,8 @@ METRICS = [
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_drift_trigger_takes_every_metric_and_not_only_mmd(metric):
-    assert fires_on_a_shift({"metric": metric}) == [True, False, False, True]
+    own = {"factory": f"{user_metrics.__name__}:energy"} if metric == "custom" else {}
+    assert fires_on_a_shift({"metric": metric} | own) == [True, False, False, True]
 
 
 @pytest.mark.parametrize("signal", ["latency", "misclassifications"])
