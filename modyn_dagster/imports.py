@@ -10,7 +10,7 @@ import importlib
 import importlib.machinery
 import importlib.metadata
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
-from modyn_dagster.errors import ImportPathError
+from modyn_dagster.errors import ConfigError, ImportPathError
 
 
 @contextmanager
@@ -132,6 +132,28 @@ def import_callable(path: str, *, source: str, field: str) -> Callable[..., Any]
     if isinstance(imported, type | FunctionType | BuiltinFunctionType) and is_standard(str(imported.__module__)):
         raise ImportPathError(source, field, path, STANDARD)
     return imported  # type: ignore[no-any-return]  # just tested to be callable
+
+
+def call_factory(path: str, config: Mapping[str, Any], *arguments: Any, source: str, field: str = "", **named: Any) -> Any:
+    """Return what a factory of user code makes of its ``config``, and of arguments that are ours.
+
+    Args:
+        path: ``package.module:function``, or that of a class.
+        config: keyword arguments of the block.
+        source: file or object that has the block, for errors.
+        field: of the block there, which has the fields ``factory`` and ``config``; empty where the source is the block itself.
+
+    Raises:
+        ImportPathError: the path cannot be imported.
+        ConfigError: the factory refused its config.
+    """
+    prefix = f"{field}." if field else ""
+    factory = import_callable(path, source=source, field=f"{prefix}factory")
+    try:
+        return factory(*arguments, **named, **config)
+    except Exception as error:
+        rule = f"{path} refused it: {type(error).__name__}: {error}"
+        raise ConfigError(source, f"{prefix}config", dict(config), rule) from error
 
 
 def module_exists(module: str) -> bool:

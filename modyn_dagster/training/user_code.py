@@ -1,10 +1,10 @@
-"""User code of a training: its import paths, the check before a run, factories, and errors that name it."""
+"""User code of a training: its import paths, the check before a run, and errors that name it."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
 from types import TracebackType
 
-from modyn_dagster.errors import ConfigError, MissingExtra, ModynError, TrainingError
+from modyn_dagster.errors import MissingExtra, ModynError, TrainingError
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.learning.downsampling import CustomPolicySpec
 from modyn_dagster.spec.learning.models import CustomSpec, DistilBertSpec
@@ -70,13 +70,3 @@ def check_user_code(spec: TrainingSpec, *, source: str) -> None:
         raise MissingExtra(source, "training.model.name", spec.model.name, package="transformers", extra="text")
     for field, path in import_paths(spec):
         import_callable(path, source=source, field=field)
-
-
-def call_factory(spec: CustomSpec, *args: object, field: str, source: str, **arguments: object) -> object:
-    """Call a factory of user code with arguments and its ``config``."""
-    factory = import_callable(spec.factory, source=source, field=f"{field}.factory")
-    try:
-        return factory(*args, **arguments, **spec.config)
-    except Exception as error:
-        rule = f"{spec.factory} refused it: {type(error).__name__}: {error}"
-        raise ConfigError(source, f"{field}.config", spec.config, rule) from error

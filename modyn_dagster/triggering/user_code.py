@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from modyn_dagster.errors import ConfigError, ImportPathError
-from modyn_dagster.imports import import_callable
+from modyn_dagster.imports import call_factory
 from modyn_dagster.spec.triggers.base import TriggerBase
 from modyn_dagster.spec.triggers.decision import CustomCriterionRule
 from modyn_dagster.spec.triggers.drift import CustomMetric
@@ -36,11 +36,7 @@ def custom_policy(factory: str, config: Mapping[str, Any], *, source: str = "tri
         ImportPathError: the path cannot be imported, or its result is no ``TriggeringPolicy``.
         ConfigError: the factory refused its config.
     """
-    make = import_callable(factory, source=source, field="factory")
-    try:
-        policy = make(**config)
-    except Exception as error:
-        raise ConfigError(source, "config", dict(config), f"{factory} refused it: {type(error).__name__}: {error}") from error
+    policy = call_factory(factory, config, source=source)
     if not isinstance(policy, TriggeringPolicy):
         rule = f"must return a TriggeringPolicy of modyn_dagster.triggering, not {type(policy).__name__}"
         raise ImportPathError(source, "factory", factory, rule)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.errors import ConfigError, ImportPathError, ModynError, SelectionError
-from modyn_dagster.imports import import_callable
+from modyn_dagster.errors import ImportPathError, ModynError, SelectionError
+from modyn_dagster.imports import call_factory
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.selection.own.choice import Origin, OwnSelection, checked, partition_of
@@ -34,16 +34,11 @@ def custom_strategy(
         ImportPathError: the path cannot be imported, or its result is no function of one argument.
         ConfigError: the factory refused its config.
     """
-    make = import_callable(factory, source=source, field=f"{field}.factory")
-    try:
-        strategy = make(**config)
-    except Exception as error:
-        rule = f"{factory} refused it: {type(error).__name__}: {error}"
-        raise ConfigError(source, f"{field}.config", dict(config), rule) from error
+    strategy: SelectionStrategy = call_factory(factory, config, source=source, field=field)
     if not takes_one_argument(strategy):
         rule = f"must return a function of one argument, the samples of a window, not {_named(strategy)}"
         raise ImportPathError(source, f"{field}.factory", factory, rule)
-    return strategy  # type: ignore[no-any-return]  # just tested to be callable
+    return strategy
 
 
 def takes_one_argument(function: object) -> bool:

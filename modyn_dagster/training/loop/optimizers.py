@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.imports import call_factory
 from modyn_dagster.spec.learning.optimizers import CustomOptimizerSpec, OptimizerName, OptimizerSpec, optimizer_fields
-from modyn_dagster.training.user_code import call_factory
 
 OPTIMIZERS: Final[dict[OptimizerName, Callable[..., torch.optim.Optimizer]]] = {
     "sgd": torch.optim.SGD,
@@ -61,7 +61,7 @@ def _built(spec: OneSpec, share: Named, field: str, source: str) -> torch.optim.
             return OPTIMIZERS[spec.name](parameters, **spec.settings())
         except (TypeError, ValueError) as error:
             raise ConfigError(source, f"{field}.config", spec.config, f"{spec.name} refused it: {error}") from error
-    optimizer = call_factory(spec, parameters, field=field, source=source)
+    optimizer = call_factory(spec.factory, spec.config, parameters, source=source, field=field)
     if not isinstance(optimizer, torch.optim.Optimizer):
         rule = f"must return a torch.optim.Optimizer, not {type(optimizer).__name__}"
         raise ConfigError(source, f"{field}.factory", spec.factory, rule)

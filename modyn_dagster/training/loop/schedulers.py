@@ -8,7 +8,7 @@ import torch
 from torch.optim import lr_scheduler
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.imports import import_callable
+from modyn_dagster.imports import call_factory
 from modyn_dagster.spec.learning.optimizers import CustomSchedulerSpec, SchedulerName, SchedulerSpec
 from modyn_dagster.spec.training import TrainingSpec
 
@@ -123,12 +123,7 @@ def _of_torch(spec: SchedulerSpec, optimizer: torch.optim.Optimizer, length: int
 
 
 def _of_user(spec: CustomSchedulerSpec, optimizer: torch.optim.Optimizer, length: int, field: str, source: str) -> Any:
-    factory = import_callable(spec.factory, source=source, field=f"{field}.factory")
-    try:
-        found = factory(optimizer, n_steps=length, **spec.config)
-    except Exception as error:
-        rule = f"{spec.factory} refused it: {type(error).__name__}: {error}"
-        raise ConfigError(source, f"{field}.config", spec.config, rule) from error
+    found = call_factory(spec.factory, spec.config, optimizer, source=source, field=field, n_steps=length)
     missing = [name for name in ("step", "state_dict", "load_state_dict") if not callable(getattr(found, name, None))]
     if missing:
         rule = f"must return a scheduler; a {type(found).__name__} has no {', '.join(missing)}"

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from modyn_dagster.errors import ConfigError, MissingExtra, WrongShape
+from modyn_dagster.imports import call_factory
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.memory import Allocate
 from modyn_dagster.training.models import build_builtin
 from modyn_dagster.training.models.layout import Input, Layout
 from modyn_dagster.training.models.standardization import Preparation, Standardize
-from modyn_dagster.training.user_code import call_factory
 
 #: A model's inputs by name, each ``[n, ...]``.
 Tensors = dict[str, Tensor]
@@ -95,7 +95,9 @@ def _build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str) ->
         except ModuleNotFoundError as error:
             package = error.name or "a library"
             raise MissingExtra(source, "training.model.name", spec.name, package=package, extra="text") from error
-    body = call_factory(spec, field="training.model", source=source, n_features=layout.n_features, n_outputs=n_outputs)
+    body = call_factory(
+        spec.factory, spec.config, source=source, field="training.model", n_features=layout.n_features, n_outputs=n_outputs
+    )
     if not isinstance(body, nn.Module):
         rule = f"must return a torch.nn.Module, not {type(body).__name__}"
         raise ConfigError(source, "training.model.factory", spec.factory, rule)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.errors import BadSample, ConfigError, ModynError, TrainingError, WrongShape
-from modyn_dagster.imports import import_callable
+from modyn_dagster.imports import call_factory, import_callable
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.reproducibility.determinism import seed_generators
 from modyn_dagster.reproducibility.randomness import hash_keys, seed_for
@@ -141,12 +141,7 @@ def _callable(spec: TransformSpec, field: str, source: str) -> Callable[..., Any
     if spec.function is not None:
         function = import_callable(spec.function, source=source, field=f"{field}.function")
         return partial(function, **spec.config) if spec.config else function
-    factory = import_callable(str(spec.factory), source=source, field=f"{field}.factory")
-    try:
-        made = factory(**spec.config)
-    except Exception as error:
-        rule = f"{spec.factory} refused it: {reason_of(error)}"
-        raise ConfigError(source, f"{field}.config", spec.config, rule) from error
+    made = call_factory(str(spec.factory), spec.config, source=source, field=field)
     if not callable(made):
         rule = f"must return a callable (tensor) -> tensor, not {type(made).__name__}"
         raise ConfigError(source, f"{field}.factory", spec.factory, rule)

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.errors import ConfigError, ImportPathError, ModynError
-from modyn_dagster.imports import import_callable
+from modyn_dagster.imports import call_factory
 from modyn_dagster.spec.triggers.drift import CustomMetric
 from modyn_dagster.triggering.drift.score import Score, permutation_p_value, split_indicators
 from modyn_dagster.triggering.drift.windows import Features, Float64, Windows
@@ -41,16 +41,11 @@ def custom_distance(spec: CustomMetric, *, source: str = SOURCE, field: str = "m
         ImportPathError: the path cannot be imported, or its result cannot be called.
         ConfigError: the factory refused its config.
     """
-    make = import_callable(spec.factory, source=source, field=f"{field}.factory")
-    try:
-        distance = make(**spec.config)
-    except Exception as error:
-        rule = f"{spec.factory} refused it: {type(error).__name__}: {error}"
-        raise ConfigError(source, f"{field}.config", spec.config, rule) from error
+    distance: object = call_factory(spec.factory, spec.config, source=source, field=field)
     if not callable(distance):
         rule = f"must return a function of two windows and a generator, not {type(distance).__name__}"
         raise ImportPathError(source, f"{field}.factory", spec.factory, rule)
-    return distance  # type: ignore[no-any-return]  # just tested to be callable
+    return cast(DriftDistance, distance)
 
 
 def custom(spec: CustomMetric, windows: Windows, *, p_value: bool) -> Score:
