@@ -21,13 +21,10 @@ from modyn_dagster.cli.init import look
 from modyn_dagster.cli.init.content import scalar
 from modyn_dagster.cli.init.folder import new_folder
 from modyn_dagster.cli.init.look import look_at
-from modyn_dagster.cli.init.questions import Asked, choose_columns
 from modyn_dagster.cli.init.roles import features
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.values.yaml_values import read_yaml
-
-N = 60
-DAYS = [f"2024-{1 + i // 28:02d}-{1 + i % 28:02d}" for i in range(N)]
+from tests.cli.drawn_tables import DAYS, N, plain, table
 
 
 @pytest.fixture(autouse=True)
@@ -36,17 +33,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     return tmp_path
-
-
-def table(columns: dict[str, list[Any]]) -> str:
-    """CSV of some columns."""
-    rows = [list(columns), *zip(*columns.values(), strict=True)]
-    quoted = [['"' + str(cell).replace('"', '""') + '"' for cell in row] for row in rows]
-    return "".join(",".join(row) + "\n" for row in quoted)
-
-
-def plain(**columns: list[Any]) -> str:
-    return table({"time": DAYS, "x": list(range(N)), "label": [i % 2 for i in range(N)], **columns})
 
 
 def here_now(folder: str = ".") -> list[str]:
@@ -420,23 +406,3 @@ def test_any_column_names_make_a_project_that_says_them(names: list[str]) -> Non
     assert dataset()["id"]["column"] == id
     assert training()["features"] == [x]
     assert training() == training("by_time")
-
-
-def answers(text: str) -> tuple[str, str, str | None]:
-    """Columns of time, label and id that a person chooses by numbers."""
-    with CliRunner().isolation(input=text):
-        chosen = choose_columns(look_at(Path("data.csv")), "shop", Asked(None, None, None, None, None), ask=True)
-    return chosen.time.column, chosen.label.column, chosen.id
-
-
-def test_at_a_terminal_enter_takes_the_guesses_and_a_number_another_column() -> None:
-    Path("data.csv").write_text(plain(stop=DAYS, id=list(range(N)), y=[1, 2] * 30))
-    assert answers("\n\n\n") == ("time", "label", "id")
-    # Times: time, stop. Others: x, label, id, y beside the time that is left. Ids: none, and the rest.
-    assert answers("1\n4\n0\n") == ("stop", "y", None)
-
-
-def test_at_a_terminal_there_is_no_default_where_nothing_can_be_guessed() -> None:
-    Path("data.csv").write_text(table({"begin": DAYS, "end": DAYS, "a": [0.5, 1.5] * 30, "b": [0, 1] * 30}))
-    # Enter alone is asked again.
-    assert answers("\n1\n\n2\n\n") == ("end", "b", None)
