@@ -6,7 +6,17 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-Kind = Literal["trigger", "training_failed", "score_below", "score_above", "promoted", "rejected", "rolled_back", "test"]
+Kind = Literal[
+    "trigger",
+    "training_failed",
+    "score_below",
+    "score_above",
+    "waits_for_approval",
+    "promoted",
+    "rejected",
+    "rolled_back",
+    "test",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +26,10 @@ class Event:
     Attributes:
         name: unique in its run, and equal when the event is delivered again.
         kind: ``trigger`` (a training begins), ``training_failed`` (a trigger used up its attempts), ``score_below`` or
-            ``score_above`` (the active model's score on a closed interval passed the limit), ``promoted`` (a model became the
-            champion), ``rejected`` (a candidate will not be it), ``rolled_back`` (an earlier champion is it again), or ``test``
-            (nothing happened: a person tries the channels, with run 0 and no trigger).
+            ``score_above`` (the active model's score on a closed interval passed the limit), ``waits_for_approval`` (a candidate
+            passed its test, and a person decides), ``promoted`` (a model became the champion), ``rejected`` (a candidate will not
+            be it), ``rolled_back`` (an earlier champion is it again), or ``test`` (nothing happened: a person tries the channels,
+            with run 0 and no trigger).
         pipeline, dataset: their names.
         run: id of the live run.
         trigger: partition key of the trigger; for a score, of the active model's trigger; for a promotion, of

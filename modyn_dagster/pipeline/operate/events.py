@@ -108,7 +108,7 @@ def _of_active_models(conn: sa.Connection, run: RunRow, cells: list[ScoredCell])
 
 
 def _promotions(conn: sa.Connection, run: RunRow, dataset: str, since: datetime) -> Iterator[Event]:
-    """Yield an event for every champion and every rejected candidate of a run since a moment, in order."""
+    """Yield an event for every champion and every candidate that passed or was rejected since a moment, in order."""
     for change in list_promotions(conn, run.id):
         kind = _kind_of(change)
         # Promotions that were taken over from a replay have the moment of the run's begin.
@@ -131,6 +131,8 @@ def _promotions(conn: sa.Connection, run: RunRow, dataset: str, since: datetime)
 def _kind_of(change: PromotionRow) -> Kind | None:
     if change.state == "rejected":
         return "rejected"
+    if change.state == "passed":
+        return "waits_for_approval"
     if change.state != "champion":
         return None
     return "rolled_back" if is_rollback(change) else "promoted"
@@ -140,6 +142,8 @@ def _promotion_text(kind: Kind, change: PromotionRow) -> str:
     model = f"model {change.model_hash[:12]} of trigger {change.partition_key}"
     if kind == "rejected":
         return f"{model} is rejected by {change.actor}: {change.reason}"
+    if kind == "waits_for_approval":
+        return f"{model} may become the champion: {change.reason}; `modyn-dagster model promote` or `reject` decides"
     if kind == "rolled_back":
         return f"{model} is the champion again, by {change.actor}: {change.reason}"
     return f"{model} is the champion, by {change.actor}: {change.reason}"

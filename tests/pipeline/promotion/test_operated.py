@@ -48,10 +48,11 @@ def state(world: World, run: RunRow) -> GateState:
         return GateState.of_json(gate_of(conn, run.id).state)
 
 
-def test_a_hook_hears_once_of_champions_rejections_and_rollbacks(world_of: Any, heard: list[Event]) -> None:
+def test_a_hook_hears_once_of_candidates_that_wait_champions_rejections_and_rollbacks(world_of: Any, heard: list[Event]) -> None:
     world = world_of(amount("p", every=60, notify=NOTIFY) | {"promotion": QUICK | {"approve": "manual"}})
-    run = lived(world, range(5))
+    run = lived(world, range(7))
     candidates = [each.trigger for each in state(world, run).candidates]
+    waiting = [each.trigger for each in state(world, run).candidates if each.state == "passed"]
     act(world.platform, run, "promote", candidates[0], "ann", "a good model")
     act(world.platform, run, "reject", candidates[1], "bob", "a bad day")
     act(world.platform, run, "rollback", None, "ann", "a complaint")
@@ -61,6 +62,7 @@ def test_a_hook_hears_once_of_champions_rejections_and_rollbacks(world_of: Any, 
         changes = {f"promotion {each.number}": each for each in list_promotions(conn, run.id)}
     assert [(event.kind, changes[event.name].ordinal, event.manual) for event in told] == [
         ("promoted", 0, False),
+        *(("waits_for_approval", trigger, False) for trigger in waiting),
         ("promoted", candidates[0], True),
         ("rejected", candidates[1], True),
         ("rolled_back", 0, True),
@@ -68,8 +70,10 @@ def test_a_hook_hears_once_of_champions_rejections_and_rollbacks(world_of: Any, 
     assert [(event.trigger, event.at) for event in told] == [
         (changes[event.name].partition_key, changes[event.name].created_at) for event in told
     ]
-    assert told[1].text.endswith("is the champion, by ann: a good model")
-    assert told[3].text.endswith("is the champion again, by ann: rolled back by hand: a complaint")
+    assert waiting
+    assert "may become the champion: " in told[1].text
+    assert told[-3].text.endswith("is the champion, by ann: a good model")
+    assert told[-1].text.endswith("is the champion again, by ann: rolled back by hand: a complaint")
     heard.clear()
     assert list(deliver_events(world.platform, "p", {"hook": LONG_AGO})) == []
 
