@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from modyn_dagster.spec.base import Duration, Spec, as_time, seconds_of
+from modyn_dagster.spec.base import Duration, ImportPath, Spec, as_time, seconds_of
 
 AnchorSide = Literal["start", "center", "end"]
 #: A duration, or whole seconds.
@@ -117,7 +117,25 @@ class OffsetIntervals(Spec):
         return self
 
 
-IntervalBlock = TumblingIntervals | SlidingIntervals | PeriodicIntervals | BetweenTriggers | FixedIntervals | OffsetIntervals
+class CustomIntervals(Spec):
+    """Intervals of the user's: ``factory(**config)`` returns a function of the stream's extent and of the models' trainings."""
+
+    kind: Literal["custom"]
+    factory: ImportPath
+    config: dict[str, Any] = {}
+    follows_models: bool = Field(False, description="The function gets the spans of the models' trainings; otherwise none.")
+    anchor: AnchorSide = _AT_START
+
+
+IntervalBlock = (
+    TumblingIntervals
+    | SlidingIntervals
+    | PeriodicIntervals
+    | BetweenTriggers
+    | FixedIntervals
+    | OffsetIntervals
+    | CustomIntervals
+)
 
 INTERVAL_KINDS: Final[Mapping[str, type[IntervalBlock]]] = {
     "tumbling": TumblingIntervals,
@@ -126,6 +144,7 @@ INTERVAL_KINDS: Final[Mapping[str, type[IntervalBlock]]] = {
     "between_triggers": BetweenTriggers,
     "fixed": FixedIntervals,
     "offsets": OffsetIntervals,
+    "custom": CustomIntervals,
 }
 
 
@@ -141,13 +160,19 @@ IntervalsSpec = Annotated[
     | Annotated[PeriodicIntervals, Tag("PeriodicIntervals")]
     | Annotated[BetweenTriggers, Tag("BetweenTriggers")]
     | Annotated[FixedIntervals, Tag("FixedIntervals")]
-    | Annotated[OffsetIntervals, Tag("OffsetIntervals")],
+    | Annotated[OffsetIntervals, Tag("OffsetIntervals")]
+    | Annotated[CustomIntervals, Tag("CustomIntervals")],
     Discriminator(
         _kind_of,
         custom_error_type="interval_kind",
         custom_error_message=f"kind must be one of {', '.join(INTERVAL_KINDS)}",
     ),
 ]
+
+
+def follow_models(block: IntervalBlock) -> bool:
+    """Tell whether the intervals depend on the spans of the models' trainings."""
+    return isinstance(block, BetweenTriggers | OffsetIntervals) or (isinstance(block, CustomIntervals) and block.follows_models)
 
 
 def length_of(length: str | int) -> int:

@@ -51,7 +51,7 @@ def serving(python: Path, folder: Path) -> Iterator[str]:
     settings |= {"http_port": free_port(), "grpc_port": free_port(), "metrics_port": free_port()}
     (folder / "settings.json").write_text(json.dumps(settings))
     with open(folder / "server.log", "wb") as log:
-        command = [python.with_name("mlserver"), "start", folder]
+        command = [str(python.with_name("mlserver")), "start", str(folder)]
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
     try:
         address = f"http://127.0.0.1:{settings['http_port']}"

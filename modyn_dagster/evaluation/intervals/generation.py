@@ -9,14 +9,16 @@ import numpy as np
 from typing_extensions import TypeVar
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.evaluation.intervals.kinds import GENERATORS, TickInterval, TickSpan
-from modyn_dagster.spec.intervals import INTERVAL_KINDS, IntervalBlock, PeriodicIntervals, length_of
+from modyn_dagster.evaluation.intervals.custom import custom_intervals
+from modyn_dagster.evaluation.intervals.kinds import BUILT_IN, Generator, TickInterval, TickSpan
+from modyn_dagster.spec.intervals import INTERVAL_KINDS, CustomIntervals, IntervalBlock, PeriodicIntervals, length_of
 from modyn_dagster.spec.load import parse_spec
 
 #: A sample time: ``datetime64[us]``, or whole seconds.
 Moment = TypeVar("Moment", np.datetime64, int, default=np.datetime64)
 
 _SOURCE: Final = "intervals"
+_GENERATORS: Final[Mapping[type[IntervalBlock], Generator]] = {**BUILT_IN, CustomIntervals: custom_intervals}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def generate_intervals(
     """The intervals of a spec over samples from ``start`` to before ``end``, in the order of their kind.
 
     Tumbling, sliding and periodic intervals are in order of time, those between triggers and at offsets in order of the models,
-    fixed intervals and the offsets of one model in the order of the spec.
+    fixed intervals and the offsets of one model in the order of the spec, and those of a function of yours in its order.
 
     Args:
         spec: the ``intervals`` block of a pipeline, parsed or as a dict; an impossible value raises ``ConfigError``.
@@ -63,7 +65,7 @@ def generate_intervals(
     first, unit = _ticks("start", start)
     span = TickSpan(first, _same_ticks("end", end, unit), unit, cut)
     models = [_training(number, pair, unit) for number, pair in enumerate(training)]
-    return [_interval(block, ticks, unit) for ticks in GENERATORS[type(block)](block, span, models)]
+    return [_interval(block, ticks, unit) for ticks in _GENERATORS[type(block)](block, span, models)]
 
 
 def anchor_of(block: IntervalBlock, start: Moment, end: Moment) -> Moment:

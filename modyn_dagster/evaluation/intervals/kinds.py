@@ -110,7 +110,10 @@ def _at_offset(offset: str | int, span: TickSpan, first: int, after: int) -> tup
     return (after, after + distance) if distance > 0 else (first + distance, first)
 
 
-GENERATORS: Final[Mapping[type[IntervalBlock], Callable[[Any, TickSpan, Sequence[Training]], Iterator[TickInterval]]]] = {
+#: A generator of intervals, of a block of its kind.
+Generator = Callable[[Any, TickSpan, Sequence[Training]], Iterator[TickInterval]]
+#: By kind, without those of the user's.
+BUILT_IN: Final[Mapping[type[IntervalBlock], Generator]] = {
     TumblingIntervals: _tumbling,
     SlidingIntervals: _sliding,
     PeriodicIntervals: _periodic,

@@ -24,7 +24,9 @@ def changes(world: World) -> list[Change]:
 
 
 @pytest.mark.parametrize(("bound", "state"), [(1e-12, "rejected"), (1e9, "champion")])
-def test_a_candidate_that_predicts_too_slowly_is_rejected_by_its_measured_seconds(world_of: Any, bound: float, state: str) -> None:
+def test_a_candidate_that_predicts_too_slowly_is_rejected_by_its_measured_seconds(
+    world_of: Any, bound: float, state: str
+) -> None:
     world = world_of(amount("p", every=60) | {"promotion": QUICK | {"guardrails": {"max_latency": bound}}})
     found = [each for each in changes(world) if each.trigger > 0 and each.state in ("champion", "rejected")]
     assert state in {each.state for each in found}

@@ -22,13 +22,12 @@ from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.spec.evaluation import EvaluationSpec
-from modyn_dagster.spec.intervals import BetweenTriggers, OffsetIntervals
+from modyn_dagster.spec.intervals import BetweenTriggers, OffsetIntervals, follow_models
 
 #: Resolution of sample times: intervals end one unit after the last.
 _UNIT: Final = np.timedelta64(1, "us")
 #: Ends of intervals that reach to infinity come after it.
 _LAST_MOMENT: Final = np.datetime64(np.iinfo(np.int64).max, "us")
-_FOLLOW_MODELS: Final = (BetweenTriggers, OffsetIntervals)
 #: Composite models whose members are evaluated, by the kind of matrix; with the other kinds every model is.
 _COMPOSITES: Final[Mapping[str, Sequence[Callable[..., Choice]]]] = {
     "composite": (currently_active, currently_trained),
@@ -56,7 +55,7 @@ def model_intervals(context: TriggerContext, data: EvaluationSet) -> list[Interv
         return []
     spec = context.spec.evaluation
     composites = _composites(spec)
-    if not composites and not isinstance(spec.intervals, _FOLLOW_MODELS):
+    if not composites and not follow_models(spec.intervals):
         return generate_intervals(spec.intervals, first, reached + _UNIT, cut=False)
     models = context.models
     own = next((number for number, model in enumerate(models) if model.ordinal == context.trigger.ordinal), None)
