@@ -11,6 +11,7 @@ import click
 from modyn_dagster.cli.console import say
 from modyn_dagster.cli.project import missing_project
 from modyn_dagster.errors import ConfigError, DataError, ModynError
+from modyn_dagster.evaluation.composite.custom import check_composite_code
 from modyn_dagster.evaluation.intervals.custom import check_interval_code
 from modyn_dagster.imports import import_callable
 from modyn_dagster.pipeline.label_bias import label_bias_warnings
@@ -33,8 +34,8 @@ from modyn_dagster.triggering.user_code import user_code_errors
 @click.option("--data", "with_data", is_flag=True, help="Also look at the first rows of the datasets' files.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of {source, field, row, rule, message}.")
 def check(with_data: bool, as_json: bool) -> None:
-    """Validate every spec of the project, import the user code they name, and build their policies, vote rules, intervals and
-    statements.
+    """Validate every spec of the project, import the user code they name, and build their policies, vote rules, intervals,
+    composite models and statements.
 
     With --data the first rows of the oldest and the newest files of every dataset are read too: for columns that are missing or
     of another dtype, labels and times that cannot be used, and features that are no numbers. Nothing is registered.
@@ -122,6 +123,7 @@ def _pipeline_errors(project: Project, pipeline: PipelineSpec) -> Iterator[Confi
     yield from user_code_errors(pipeline.trigger, source=source)
     yield from selection_code_errors(pipeline.selection, source=source)
     yield from _errors_of(partial(check_interval_code, pipeline.evaluation.intervals, source=source))
+    yield from _errors_of(partial(check_composite_code, pipeline.evaluation.composite, source=source))
     dataset = project.datasets[pipeline.dataset]
     yield from _errors_of(partial(check_label_arrivals, pipeline, dataset))
     label = dataset.label

@@ -4,6 +4,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from modyn_dagster.errors import ConfigError, MissingExtra
+from modyn_dagster.evaluation.composite.custom import check_composite_code
 from modyn_dagster.evaluation.intervals.custom import check_interval_code
 from modyn_dagster.evaluation.metrics.registry import METRICS, check_metrics
 from modyn_dagster.pipeline.label_delays import check_label_arrivals, check_label_delay, check_late_labels, labels_lag
@@ -148,6 +149,7 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     for error in (*selection_code_errors(pipeline.selection, source=source), *user_code_errors(pipeline.trigger, source=source)):
         raise error
     check_interval_code(pipeline.evaluation.intervals, source=source)
+    check_composite_code(pipeline.evaluation.composite, source=source)
     check_selection(pipeline.selection, dataset.label.kind, source=source)
     check_label_delay(pipeline, dataset)
     check_similar_to_unlabelled(pipeline, dataset)

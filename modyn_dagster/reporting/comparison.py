@@ -29,6 +29,7 @@ class ComparedRun:
         final: the same with the labels that have arrived until now, over the intervals where every run has such a score; None
             where no run has labels that arrive later.
         served: mean of the champion of the time over the shared intervals; None where the pipeline promotes nothing.
+        own: mean of the user's composite model over the shared intervals; None without one.
     """
 
     label: str
@@ -36,12 +37,15 @@ class ComparedRun:
     score: float | None
     final: float | None = None
     served: float | None = None
+    own: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; times in ISO 8601."""
         scores = {"mean_active_score_on_shared_intervals": self.score, "mean_final_score_on_shared_intervals": self.final}
         if self.summary.served:
             scores["mean_served_score_on_shared_intervals"] = self.served
+        if self.summary.own:
+            scores["mean_own_score_on_shared_intervals"] = self.own
         return {"label": self.label, **scores, **self.summary.to_json()}
 
 
@@ -107,10 +111,13 @@ def compare_runs(summaries: Sequence[RunSummary], missing: Sequence[str] = ()) -
     finally_shared, final = frozenset[Interval](), list[float | None]([None] * len(summaries))
     if any(map(_has_late_labels, summaries)):
         finally_shared, final = _on_shared([with_final_values(summary.active) for summary in summaries])
-    served = [mean_score(summary.served, among=shared).value if summary.served else None for summary in summaries]
+    served, own = (
+        [mean_score(scored, among=shared).value if scored else None for scored in found]
+        for found in ([summary.served for summary in summaries], [summary.own for summary in summaries])
+    )
     return Comparison(
         metric=next(iter(metrics), None),
-        runs=tuple(map(ComparedRun, _labels(summaries), summaries, scores, final, served)),
+        runs=tuple(map(ComparedRun, _labels(summaries), summaries, scores, final, served, own)),
         shared=tuple(sorted(shared)),
         n_intervals=len(intervals),
         missing=tuple(missing),

@@ -13,13 +13,15 @@ from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.evaluation import Score, anchor_of, currently_active, currently_served, currently_trained, pipeline_score
-from modyn_dagster.spec.intervals import IntervalBlock
+from modyn_dagster.evaluation.composite.custom import currently_chosen
+from modyn_dagster.spec.evaluation import EvaluationSpec
 from modyn_dagster.spec.load import parse_spec
 from modyn_dagster.spec.pipeline import PipelineSpec
 
 Interval = tuple[datetime, datetime]
 
 NO_ACTIVE_MODEL = "no model is active yet"
+NO_CHOSEN_MODEL = "no model is chosen"
 NOT_EVALUATED = "not evaluated yet"
 
 
@@ -103,40 +105,45 @@ class IntervalScore:
 class CompositeSeries:
     """Scores of the currently active and the currently trained model, one per interval in order of time.
 
-    ``served`` are those of the champion of the time; empty where the pipeline promotes nothing.
+    ``served`` are those of the champion of the time, empty where the pipeline promotes nothing, and ``own`` those of the user's
+    composite model, empty without one.
     """
 
     active: tuple[IntervalScore, ...]
     trained: tuple[IntervalScore, ...]
     served: tuple[IntervalScore, ...] = ()
+    own: tuple[IntervalScore, ...] = ()
 
 
 def composite_series(
     models: Sequence[ModelRow],
     cells: Sequence[EvaluationRow],
     metric: str,
-    intervals: IntervalBlock | None = None,
+    evaluation: EvaluationSpec | None = None,
     served: Sequence[tuple[datetime, int]] = (),
 ) -> CompositeSeries:
-    """Currently active and currently trained scores of one run, and those of the champion of the time.
+    """Currently active and currently trained scores of one run, those of the champion of the time and of the user's composite.
 
     Args:
         models: in trigger order.
         cells: of the run; intervals without a cell of ``metric`` are left out.
         metric: to read.
-        intervals: settings that generated the intervals, for their anchors; default: anchors at the starts.
+        evaluation: block of the run's spec, for anchors and the user's composite; default: anchors at the starts.
         served: stream times at which models became the champion, with the ordinals of their triggers.
     """
     matrix = _Matrix(models, [cell for cell in cells if cell.metric == metric])
     ends = times_of(model.train_end for model in models)
     spans = [(as_datetime64(start), as_datetime64(end)) for start, end in matrix.intervals]
-    anchors = np.array([s if intervals is None else anchor_of(intervals, s, e) for s, e in spans], dtype="datetime64[us]")
+    moments = [s if evaluation is None else anchor_of(evaluation.intervals, s, e) for s, e in spans]
+    anchors = np.array(moments, dtype="datetime64[us]")
+    own = None if evaluation is None else evaluation.composite
     places = {model.ordinal: place for place, model in enumerate(models)}
     champions = [places.get(ordinal, -1) for _, ordinal in served]
     return CompositeSeries(
         active=matrix.read(currently_active(ends, anchors)),
         trained=matrix.read(currently_trained(ends, anchors)),
         served=matrix.read(currently_served(times_of(time for time, _ in served), champions, anchors)) if served else (),
+        own=() if own is None else matrix.read(currently_chosen(own, ends, anchors), NO_CHOSEN_MODEL),
     )
 
 
@@ -168,13 +175,14 @@ class _Matrix:
         # Cells come in trigger order, and only the newest model's count includes late samples.
         self._n_samples = {(cell.interval_start, cell.interval_end): cell.n_samples for cell in cells}
 
-    def read(self, chosen: npt.NDArray[np.int64]) -> tuple[IntervalScore, ...]:
-        """Cell of the chosen model (index, or -1) in each interval."""
-        return tuple(self._score(interval, int(index)) for interval, index in zip(self.intervals, chosen, strict=True))
+    def read(self, chosen: npt.NDArray[np.int64], without: str = NO_ACTIVE_MODEL) -> tuple[IntervalScore, ...]:
+        """Cell of the chosen model (index, or -1) in each interval; ``without`` is the reason where there is no model."""
+        pairs = zip(self.intervals, chosen.tolist(), strict=True)
+        return tuple(self._score(interval, index, without) for interval, index in pairs)
 
-    def _score(self, interval: Interval, index: int) -> IntervalScore:
+    def _score(self, interval: Interval, index: int, without: str) -> IntervalScore:
         if index < 0:
-            return IntervalScore(*interval, None, NO_ACTIVE_MODEL, self._n_samples[interval], None, False)
+            return IntervalScore(*interval, None, without, self._n_samples[interval], None, False)
         ordinal = self._ordinals[index]
         cell = self._cells.get((ordinal, interval))
         if cell is None:

@@ -55,6 +55,8 @@ class RunSummary:
         n_bytes: written to disk; None if the ledger has no bytes.
         estimated: estimates without labels of the scores in ``active``, where the pipeline makes them.
         served: scores of the champion of the time, one per interval; empty where the pipeline promotes nothing.
+        own: scores of the composite model of the user's, one per interval; empty without one.
+        composite: its name.
         promotions: tests and their ends; None where the pipeline promotes nothing.
         label_delay: simulated delay of labels in words; None for none.
         taken_over: predictions that equal models of other runs had made; no part of ``seconds`` and ``n_bytes``.
@@ -79,6 +81,8 @@ class RunSummary:
     label_delay: str | None = None
     served: tuple[IntervalScore, ...] = ()
     promotions: PromotionCounts | None = None
+    own: tuple[IntervalScore, ...] = ()
+    composite: str | None = None
 
     @property
     def total_seconds(self) -> float:
@@ -93,7 +97,12 @@ class RunSummary:
     @property
     def mean_served(self) -> float | None:
         """Mean score of the champion of the time over the intervals where a model is active and it has a score."""
-        return mean_score(self.served, among={score.interval for score in self.active if score.trigger is not None}).value
+        return self._mean_where_active(self.served)
+
+    @property
+    def mean_own(self) -> float | None:
+        """Mean score of the user's composite model over the intervals where a model is active and it has a score."""
+        return self._mean_where_active(self.own)
 
     @property
     def n_scored(self) -> int:
@@ -122,6 +131,7 @@ class RunSummary:
             "active": [score.to_json() for score in self.active],
             "trained": [score.to_json() for score in self.trained],
             **self._promotions(),
+            **self._composite(),
             "estimated": [score.to_json() for score in self.estimated],
         }
 
@@ -132,6 +142,15 @@ class RunSummary:
         served = [score.to_json() for score in self.served]
         return {"promotions": asdict(self.promotions), "mean_served_score": self.mean_served, "served": served}
 
+    def _composite(self) -> dict[str, Any]:
+        """Fields of a pipeline with a composite model of the user's."""
+        if self.composite is None:
+            return {}
+        return {"composite": self.composite, "mean_own_score": self.mean_own, "own": [score.to_json() for score in self.own]}
+
+    def _mean_where_active(self, scores: Sequence[IntervalScore]) -> float | None:
+        return mean_score(scores, among={score.interval for score in self.active if score.trigger is not None}).value
+
 
 def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -> RunSummary:
     """Read a run from the catalog; the default metric is the score of its spec."""
@@ -140,8 +159,8 @@ def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -
     models = list_models(conn, run.id)
     cells = list_evaluations(conn, run.id)
     served = () if spec.promotion is None else served_moments(conn, run.id)
-    scores = composite_series(models, cells, chosen, spec.evaluation.intervals, served)
-    estimates = composite_series(models, cells, name_of_estimate(chosen), spec.evaluation.intervals)
+    scores = composite_series(models, cells, chosen, spec.evaluation, served)
+    estimates = composite_series(models, cells, name_of_estimate(chosen), spec.evaluation)
     written = bytes_by_trigger(conn, run.id)
     states = Counter(trigger.state for trigger in list_triggers(conn, run.id))
     return RunSummary(
@@ -169,6 +188,8 @@ def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -
         estimated=estimates.active,
         served=scores.served,
         promotions=None if spec.promotion is None else promotion_counts(conn, run.id),
+        own=scores.own,
+        composite=None if spec.evaluation.composite is None else spec.evaluation.composite.name,
     )
 
 

@@ -61,6 +61,7 @@ def comparison_table(comparison: Comparison) -> Table:
     rows: list[tuple[str, ...]] = []
     has_final = any(run.final is not None for run in comparison.runs)
     promotes = any(run.summary.promotions is not None for run in comparison.runs)
+    has_own = any(run.summary.composite is not None for run in comparison.runs)
     for run in comparison.runs:
         counts = _triggers(run.summary.triggers)
         seconds = f"{run.summary.total_seconds:,.1f}" + _spared(run.summary.taken_over.seconds)
@@ -68,7 +69,8 @@ def comparison_table(comparison: Comparison) -> Table:
         costs = (f"{run.summary.samples_trained_on:,}", seconds, megabytes)
         final = (_score(run.final),) if has_final else ()
         gate = (_score(run.served), _promotions(run.summary)) if promotes else ()
-        rows.append((run.label, run_text(run.summary), counts, *costs, _score(run.score), *final, *gate))
+        own = (_score(run.own),) if has_own else ()
+        rows.append((run.label, run_text(run.summary), counts, *costs, _score(run.score), *final, *gate, *own))
     for spread in comparison.spreads:
         costs = (_spread(spread.samples_trained_on), _spread(spread.seconds, ",.1f"), _spread(spread.n_bytes, ",.1f", 1e-6))
         mean = f"mean of {len(spread.seeds)} seeds"
@@ -76,6 +78,7 @@ def comparison_table(comparison: Comparison) -> Table:
     header = ["pipeline", "run", "triggers", "samples trained on", "seconds", "MB written"]
     header += [f"mean {comparison.metric or 'score'}, currently active", *(["with the labels so far"] if has_final else [])]
     header += ["served", "promoted"] if promotes else []
+    header += [_own_column(comparison)] if has_own else []
     rows += [(name, "no run") for name in comparison.missing]
     return Table(tuple(header), tuple(row + (ABSENT,) * (len(header) - len(row)) for row in rows), _caption(comparison))
 
@@ -91,6 +94,8 @@ def scores_table(summary: RunSummary) -> Table:
         caption += "; in brackets the confidence interval"
     if summary.served:
         caption += f"; of the champion of the time, which served, {_score(summary.mean_served)}"
+    if summary.composite is not None:
+        caption += f"; of {summary.composite}, a composite model of yours, {_score(summary.mean_own)}"
     if summary.estimated:
         held = hold(summary.estimated, summary.active)
         caption += f"; estimates of the active model lie {_score(held.distance)} from its scores on average, "
@@ -175,6 +180,12 @@ def _gates(comparison: Comparison) -> str:
     if not seconds:
         return ""
     return f"; served: the champion of the time; promoted: models, of the tests of the gates, which took {sum(seconds):,.1f} s"
+
+
+def _own_column(comparison: Comparison) -> str:
+    """Header of the column of the users' composite models: their name, or one for several."""
+    names = {run.summary.composite for run in comparison.runs} - {None}
+    return str(names.pop()) if len(names) == 1 else "own composite"
 
 
 def _triggers(counts: TriggerCounts) -> str:

@@ -1,11 +1,11 @@
 """Specs of evaluation: data, intervals, metrics and confidence."""
 
 import re
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, ValidationInfo, model_validator
 
-from modyn_dagster.spec.base import Duration, Name, Spec, require_module
+from modyn_dagster.spec.base import Duration, ImportPath, Name, Spec, require_module
 from modyn_dagster.spec.intervals import IntervalsSpec, TumblingIntervals
 
 _WHOSE = "Whose: of the run that stands for this pipeline (the open live run, else the newest replay); default: the run itself."
@@ -127,6 +127,10 @@ MatrixKind = Literal["composite", "full", "active", "trained", "lazy"]
 PredictionForm = Literal["compact", "exact"]
 
 
+#: Composite models that every pipeline has.
+_COMPOSITES: Final = ("active", "trained", "served")
+
+
 class ConfidenceSpec(Spec):
     """Confidence of scores: Wilson's interval for shares such as the accuracy, the bootstrap's for every other metric."""
 
@@ -134,6 +138,20 @@ class ConfidenceSpec(Spec):
     resamples: NonNegativeInt = Field(
         0, description="Of the bootstrap, per cell: 1000 cost a second or so; 0: metrics that are no shares get no interval."
     )
+
+
+class CompositeSpec(Spec):
+    """A composite model of the user's: ``factory(**config)`` returns a function that chooses a model for each interval."""
+
+    name: Name = Field(description="Shown beside the currently active and the currently trained model.", examples=["cautious"])
+    factory: ImportPath
+    config: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _name_is_free(self) -> Self:
+        if self.name in _COMPOSITES:
+            raise ValueError(f"name must not be one of {', '.join(_COMPOSITES)}")
+        return self
 
 
 class EvaluationSpec(Spec):
@@ -174,6 +192,11 @@ class EvaluationSpec(Spec):
         exclude_if=lambda kind: kind == "composite",
         description="Which models are judged on an interval: composite: the currently active and the currently trained one; "
         "active or trained: that one alone; full: all; or lazy: none, until a person materializes the evaluation.",
+    )
+    composite: CompositeSpec | None = Field(
+        None,
+        exclude_if=lambda block: block is None,
+        description="A composite model of your own, beside the currently active and the currently trained one.",
     )
     predictions: PredictionForm = Field(
         "compact",

@@ -110,6 +110,8 @@ def _summary_numbers(summary: RunSummary) -> dict[str, float]:
         numbers[f"mean_active/{summary.metric}"] = summary.mean_active
     if summary.mean_served is not None:
         numbers[f"mean_served/{summary.metric}"] = summary.mean_served
+    if summary.mean_own is not None:
+        numbers[f"mean_own/{summary.metric}"] = summary.mean_own
     held = hold(summary.estimated, summary.active)
     if held.distance is not None:
         numbers |= {"estimated/distance": held.distance, "estimated/held": held.inside / held.n}
@@ -133,8 +135,7 @@ def _composites(conn: sa.Connection, run: RunRow, models: Sequence[ModelRow]) ->
     spec = spec_of(run)
     cells = list_evaluations(conn, run.id)
     served = () if spec.promotion is None else served_moments(conn, run.id)
-    intervals = spec.evaluation.intervals
-    return {metric: composite_series(models, cells, metric, intervals, served) for metric in spec.evaluation.metrics}
+    return {metric: composite_series(models, cells, metric, spec.evaluation, served) for metric in spec.evaluation.metrics}
 
 
 def _measured_decisions(conn: sa.Connection, run: RunRow) -> list[DecisionRow]:

@@ -177,14 +177,15 @@ def slice_tags(cells: Sequence[EvaluationRow]) -> dict[str, str]:
 
 
 def composite_points(series: Mapping[str, CompositeSeries], time: StreamTime, *, ended: bool) -> dict[str, list[Point]]:
-    """Scores by metric of the currently active model, of the champion of the time and, after the run, of the trained one.
+    """Scores by metric of the composite models; of the currently trained one after the run.
 
     Before the end the newest model stands for itself, and its points would belong to another model after the next trigger.
     """
     points: dict[str, list[Point]] = {}
     for metric, composites in series.items():
         shown_after = composites.trained if ended else ()
-        for name, scores in (("active", composites.active), ("trained", shown_after), ("served", composites.served)):
+        shown = {"active": composites.active, "trained": shown_after, "served": composites.served, "own": composites.own}
+        for name, scores in shown.items():
             candidates = [interval_point(time, score.interval, score.value) for score in scores]
             if defined := [point for point in candidates if point is not None]:
                 points[f"evaluation/{name} {metric}"] = defined
@@ -193,7 +194,7 @@ def composite_points(series: Mapping[str, CompositeSeries], time: StreamTime, *,
                 (f"{metric} final", [(interval, each.final) for interval, each in late]),
                 ("label coverage", [(interval, each.coverage) for interval, each in late]),
             ):
-                shown = [interval_point(time, interval, value) for interval, value in values]
-                if defined := [point for point in shown if point is not None]:
+                found = [interval_point(time, interval, value) for interval, value in values]
+                if defined := [point for point in found if point is not None]:
                     points[f"evaluation/{name} {kind}"] = defined
     return points

@@ -72,10 +72,12 @@ def score_over_time(summary: RunSummary) -> Figure:
         plot_scores(axes, final, "currently active, with the labels so far", color=COLOURS[2], marker="^", markersize=4)
     if summary.served:
         plot_scores(axes, summary.served, "served: the champion of the time", color=COLOURS[3], marker="D", markersize=4)
+    if summary.own:
+        plot_scores(axes, summary.own, f"{summary.composite}: your composite model", color=COLOURS[5], marker="v", markersize=4)
     if summary.estimated:
         plot_estimates(axes, summary.estimated, "currently active, estimated")
     mark_triggers(axes, summary)
-    finish_scores(axes, [*summary.active, *summary.trained, *final, *summary.served, *summary.estimated])
+    finish_scores(axes, [*summary.active, *summary.trained, *final, *summary.served, *summary.own, *summary.estimated])
     return figure
 
 

@@ -46,7 +46,7 @@ def scores_svg(summary: RunSummary) -> str:
     Where labels arrive later, the final scores of the active model have a line of their own.
     """
     final = final_scores(summary.active)
-    series = [*summary.active, *summary.trained, *final, *summary.served, *summary.estimated]
+    series = [*summary.active, *summary.trained, *final, *summary.served, *summary.own, *summary.estimated]
     values = [score.value for score in series if score.value is not None]
     bounded = values and min(values) >= 0.0 and max(values) <= 1.0
     y_range = (max(0.0, min(values) - 0.05), min(1.02, max(values) + 0.05)) if bounded else None
@@ -60,6 +60,8 @@ def scores_svg(summary: RunSummary) -> str:
         lines.append(Line("currently active, with the labels so far", _points(final), COLOURS[2], mark="dot"))
     if summary.served:
         lines.append(Line("served: the champion of the time", _points(summary.served), COLOURS[3], mark="dot"))
+    if summary.own:
+        lines.append(Line(f"{summary.composite}: your composite model", _points(summary.own), COLOURS[5], mark="dot"))
     if summary.estimated:
         lines.append(Line("currently active, estimated", _points(summary.estimated), COLOURS[4], dashed=True, mark="dot"))
     trained = [model.train_end.timestamp() for model in summary.models]

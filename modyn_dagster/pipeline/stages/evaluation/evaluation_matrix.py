@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from modyn_dagster.evaluation import (
     currently_trained,
     generate_intervals,
 )
+from modyn_dagster.evaluation.composite.custom import currently_chosen
 from modyn_dagster.evaluation.composite.scores import Choice
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
@@ -130,4 +132,5 @@ def model_batches(context: TriggerContext, data: EvaluationSet) -> Sequence[Batc
 def _composites(spec: EvaluationSpec) -> Sequence[Callable[..., Choice]]:
     if spec.matrix == "composite" and isinstance(spec.intervals, OffsetIntervals):
         return ()
-    return _COMPOSITES.get(spec.matrix, ())
+    composites = _COMPOSITES.get(spec.matrix, ())
+    return [*composites, partial(currently_chosen, spec.composite)] if composites and spec.composite else composites

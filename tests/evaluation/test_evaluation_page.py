@@ -1,4 +1,4 @@
-"""The generator of intervals of docs/evaluation.md: its block is valid, it obeys the laws, and it gives calendar quarters."""
+"""Intervals and the composite model of one's own of docs/evaluation.md: their blocks are valid and they obey the laws."""
 
 import re
 import runpy
@@ -11,10 +11,13 @@ import pytest
 import yaml
 
 from modyn_dagster.evaluation import generate_intervals
+from modyn_dagster.evaluation.composite.custom import check_composite_code, currently_chosen
 from modyn_dagster.evaluation.intervals.custom import check_interval_code
 from modyn_dagster.spec.evaluation import EvaluationSpec
 
 PAGE = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+
+MODULES = ("calendar", "rollout")
 
 
 def block(language: str, holding: str) -> str:
@@ -26,10 +29,11 @@ def block(language: str, holding: str) -> str:
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The page's package of user code, ``shop``."""
     (tmp_path / "shop").mkdir()
-    (tmp_path / "shop" / "calendar.py").write_text(block("python", "# shop/calendar.py"))
+    for name in MODULES:
+        (tmp_path / "shop" / f"{name}.py").write_text(block("python", f"# shop/{name}.py"))
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
-    for name in ("shop", "shop.calendar"):
+    for name in ("shop", *(f"shop.{module}" for module in MODULES)):
         sys.modules.pop(name, None)
 
 
@@ -43,3 +47,14 @@ def test_intervals_of_ones_own_are_valid_and_obey_the_laws(shop: Path) -> None:
         ("2024-02-01", "2024-05-01"),
         ("2024-05-01", "2024-08-01"),
     ]
+
+
+def test_a_composite_model_of_ones_own_is_valid_and_obeys_the_laws(shop: Path) -> None:
+    (shop / "check.py").write_text(block("python", "check_composite"))
+    runpy.run_path(str(shop / "check.py"))
+    spec = EvaluationSpec.model_validate(yaml.safe_load(block("yaml", "shop.rollout"))["evaluation"])
+    check_composite_code(spec.composite, source="pipeline shop")
+    assert spec.composite is not None
+    ends = np.array(["2024-01-01", "2024-01-10"], dtype="datetime64[us]")
+    anchors = np.array(["2024-01-14", "2024-01-15", "2024-01-23", "2024-01-24"], dtype="datetime64[us]")
+    assert currently_chosen(spec.composite, ends, anchors).tolist() == [-1, 0, 0, 1]
