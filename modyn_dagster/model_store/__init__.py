@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from modyn_dagster.model_store.info import ModelInfo, TensorInfo
     from modyn_dagster.model_store.provenance.recipe import Architecture, Provenance
     from modyn_dagster.model_store.store import ModelStore
-    from modyn_dagster.model_store.strategies.settings import Adaptive, ChangedLayers, Delta, Prices, Retrain, Snapshot
+    from modyn_dagster.model_store.strategies.settings import Adaptive, ChangedLayers, Custom, Delta, Prices, Retrain, Snapshot
     from modyn_dagster.reproducibility.environment import Environment
 
 __all__ = [
     "Adaptive",
     "Architecture",
     "ChangedLayers",
+    "Custom",
     "Delta",
     "Environment",
     "ModelId",
@@ -35,6 +36,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "Adaptive": "modyn_dagster.model_store.strategies.settings",
     "Architecture": "modyn_dagster.model_store.provenance.recipe",
     "ChangedLayers": "modyn_dagster.model_store.strategies.settings",
+    "Custom": "modyn_dagster.model_store.strategies.settings",
     "Delta": "modyn_dagster.model_store.strategies.settings",
     "Environment": "modyn_dagster.reproducibility.environment",
     "ModelId": "modyn_dagster.model_store.format.hash_tree",

@@ -14,6 +14,7 @@ from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation import estimated_metric
 from modyn_dagster.spec.learning.models import LogisticRegressionSpec, MLPSpec
 from modyn_dagster.spec.learning.transforms import kind_after
+from modyn_dagster.spec.operation import ModelStoreSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import SimilarToUnlabelledSpec
 from modyn_dagster.spec.training import TaskKind
@@ -136,6 +137,19 @@ def check_similar_to_unlabelled(pipeline: PipelineSpec, dataset: DatasetSpec) ->
         _check_layer(strategy.layer, pipeline, source, f"selection.{field}.layer")
 
 
+def check_storage_code(block: ModelStoreSpec, *, source: str) -> None:
+    """Call the factory of a user's choice of a storage strategy; does nothing without one.
+
+    Raises:
+        ImportPathError: the path cannot be imported, or its result cannot be called.
+        ConfigError: the factory refused its config.
+    """
+    if block.factory is not None:
+        from modyn_dagster.model_store.strategies.choosing import storage_choice
+
+        storage_choice(block.factory, block.config, source=source)
+
+
 def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     """Import the user code of a pipeline, build its samplers, and check its metrics and triggers against the dataset.
 
@@ -150,6 +164,7 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
         raise error
     check_interval_code(pipeline.evaluation.intervals, source=source)
     check_composite_code(pipeline.evaluation.composite, source=source)
+    check_storage_code(pipeline.model_store, source=source)
     check_selection(pipeline.selection, dataset.label.kind, source=source)
     check_label_delay(pipeline, dataset)
     check_similar_to_unlabelled(pipeline, dataset)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from modyn_dagster.distributed.protocols import Resources
-from modyn_dagster.spec.base import Duration, Name, Spec, TagName, TagValue
+from modyn_dagster.spec.base import Duration, ImportPath, Name, Spec, TagName, TagValue
 
 Price = Annotated[float, Field(ge=0)]
 
@@ -33,9 +33,15 @@ class PricesSpec(Spec):
 class ModelStoreSpec(Spec):
     """The strategy of the model store, and its settings; the base is the run's model before."""
 
-    strategy: Literal["adaptive", "snapshot", "changed_layers", "delta", "provenance"] = Field(
-        "adaptive", description="`provenance` stores no weights: a model is trained again when it is needed."
+    strategy: Literal["adaptive", "snapshot", "changed_layers", "delta", "provenance", "custom"] = Field(
+        "adaptive",
+        description="`provenance` stores no weights: a model is trained again when it is needed. `custom` is a function of yours "
+        "that chooses one of the others for each model.",
     )
+    factory: ImportPath | None = Field(
+        None, description="Of `custom`: `factory(**config)` returns the function.", exclude_if=lambda path: path is None
+    )
+    config: dict[str, Any] = Field({}, exclude_if=lambda config: not config)
     root: str | None = Field(
         None,
         description="Folder (relative to MODYN_HOME) or fsspec URL, without user or password: fsspec finds keys in the "
@@ -54,7 +60,8 @@ class ModelStoreSpec(Spec):
     )
 
     retrain: bool = Field(
-        False, description="`adaptive` may choose `provenance`; it needs `training.deterministic`, and data that stay."
+        False,
+        description="`adaptive` and `custom` may choose `provenance`; it needs `training.deterministic`, and data that stay.",
     )
 
     @field_validator("root")
@@ -68,8 +75,12 @@ class ModelStoreSpec(Spec):
     def _keeps_its_promise(self) -> Self:
         if self.max_recovery_seconds is not None and self.strategy != "adaptive":
             raise ValueError(f"max_recovery_seconds needs strategy adaptive: {self.strategy} takes as long as it takes")
-        if self.retrain and self.strategy != "adaptive":
-            raise ValueError(f"retrain needs strategy adaptive, which may choose; {self.strategy} is chosen")
+        if self.retrain and self.strategy not in ("adaptive", "custom"):
+            raise ValueError(f"retrain needs strategy adaptive or custom, which may choose; {self.strategy} is chosen")
+        if (self.strategy == "custom") != (self.factory is not None):
+            raise ValueError("strategy custom and factory belong together: give both, or neither")
+        if self.config and self.factory is None:
+            raise ValueError("config is that of factory, which is missing")
         return self
 
 

@@ -20,9 +20,13 @@ PAGE = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding
 MODULES = ("calendar", "rollout")
 
 
+def code_blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
 def block(language: str, holding: str) -> str:
-    [found] = [text for text in re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) if holding in text]
-    return str(found)
+    [found] = [text for text in code_blocks(PAGE, language) if holding in text]
+    return found
 
 
 @pytest.fixture

@@ -120,12 +120,12 @@ def test_models_of_user_code_are_not_built_from_what_a_file_says(world_of, tmp_p
 
 
 def test_specs_become_strategies():
-    assert storage_strategy(ModelStoreSpec()) == Adaptive(Prices(), None, Delta())
+    assert storage_strategy(ModelStoreSpec(), source="p") == Adaptive(Prices(), None, Delta())
     limited = ModelStoreSpec(max_recovery_seconds=2, operator="xor", full_model_interval=None, prices={"store": 3})
-    assert storage_strategy(limited) == Adaptive(Prices(store=3), 2, Delta("xor", 1, None))
-    assert storage_strategy(ModelStoreSpec(strategy="delta", max_depth=3)) == Delta(max_depth=3)
-    assert storage_strategy(ModelStoreSpec(strategy="snapshot")) == Snapshot()
-    assert storage_strategy(ModelStoreSpec(strategy="changed_layers")) == ChangedLayers()
+    assert storage_strategy(limited, source="p") == Adaptive(Prices(store=3), 2, Delta("xor", 1, None))
+    assert storage_strategy(ModelStoreSpec(strategy="delta", max_depth=3), source="p") == Delta(max_depth=3)
+    assert storage_strategy(ModelStoreSpec(strategy="snapshot"), source="p") == Snapshot()
+    assert storage_strategy(ModelStoreSpec(strategy="changed_layers"), source="p") == ChangedLayers()
 
 
 @pytest.mark.parametrize(

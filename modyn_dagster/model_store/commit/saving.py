@@ -17,8 +17,8 @@ from modyn_dagster.model_store.format.record import Record
 from modyn_dagster.model_store.loading import verify_all
 from modyn_dagster.model_store.provenance.recipe import Architecture, Provenance
 from modyn_dagster.model_store.repository import Repository
-from modyn_dagster.model_store.strategies.adaptive import choose
-from modyn_dagster.model_store.strategies.settings import Adaptive, Retrain, Snapshot, Strategy
+from modyn_dagster.model_store.strategies.choosing import choose
+from modyn_dagster.model_store.strategies.settings import Adaptive, Custom, Retrain, Snapshot, Strategy
 from modyn_dagster.model_store.strategies.writer import ModelWriter, no_match
 from modyn_dagster.reproducibility.environment import Environment
 from modyn_dagster.values.json_values import canonical_json
@@ -86,7 +86,7 @@ def save(
 def _add_weights(repository: Repository, writer: ModelWriter, strategy: Strategy, metadata: ModelMetadata) -> None:
     """Store a model with weights that was stored without; the recorded metadata stay, the recipe included."""
     reason = "asked for"
-    if isinstance(strategy, Adaptive):
+    if isinstance(strategy, Adaptive | Custom):
         strategy, reason = choose(writer, strategy, metadata)
     if not isinstance(strategy, Retrain):
         # A packed file replaces the present one, which is packed, too, in one rename.
@@ -136,7 +136,7 @@ def _existing_model(repository: Repository, model: ModelId) -> tuple[StoredModel
 def _commit(
     repository: Repository, writer: ModelWriter, strategy: Strategy, metadata: ModelMetadata, reason: str = ""
 ) -> StoredModel:
-    if isinstance(strategy, Adaptive):
+    if isinstance(strategy, Adaptive | Custom):
         strategy, reason = choose(writer, strategy, metadata)
     applicable = writer.applicable(strategy)
     metadata = replace(metadata, reason=reason or writer.fallback_reason(strategy) or "asked for")

@@ -1,8 +1,8 @@
 """Strategies of storing a model, with their settings; a name stands for the default settings of each kind."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from modyn_dagster.errors import ConfigError
 
@@ -114,7 +114,24 @@ class Adaptive:
     kind = "adaptive"
 
 
-Strategy = Snapshot | ChangedLayers | Delta | Retrain | Adaptive
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """Choice of the user's among the other strategies, by their estimated costs.
+
+    Attributes:
+        choose: a ``StorageChoice``: of offers and the situation of a model, one of the offers.
+        name: of the function, for the recorded reason and errors.
+        delta: settings of differences.
+    """
+
+    choose: Callable[..., Any]
+    name: str
+    delta: Delta = Delta()
+
+    kind = "custom"
+
+
+Strategy = Snapshot | ChangedLayers | Delta | Retrain | Adaptive | Custom
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     strategy.kind: strategy for strategy in (Snapshot(), ChangedLayers(), Delta(), Retrain(), Adaptive())

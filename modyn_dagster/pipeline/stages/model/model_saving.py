@@ -12,6 +12,7 @@ from modyn_dagster.model_store import (
     Adaptive,
     Architecture,
     ChangedLayers,
+    Custom,
     Delta,
     Environment,
     ModelId,
@@ -21,6 +22,7 @@ from modyn_dagster.model_store import (
     Retrain,
     Snapshot,
 )
+from modyn_dagster.model_store.strategies.choosing import storage_choice
 from modyn_dagster.model_store.strategies.settings import Strategy
 from modyn_dagster.pipeline.checks import CheckResult
 from modyn_dagster.pipeline.context import TriggerContext
@@ -33,8 +35,8 @@ from modyn_dagster.training import TrainedModel
 logger = logging.getLogger(__name__)
 
 
-def storage_strategy(spec: ModelStoreSpec) -> Strategy:
-    """Return the strategy that a spec names, with its settings."""
+def storage_strategy(spec: ModelStoreSpec, *, source: str) -> Strategy:
+    """Return the strategy that a spec names, with its settings; calls the factory of a choice of the user's."""
     delta = Delta(spec.operator, spec.max_depth, spec.full_model_interval)
     match spec.strategy:
         case "snapshot":
@@ -45,6 +47,9 @@ def storage_strategy(spec: ModelStoreSpec) -> Strategy:
             return delta
         case "provenance":
             return Retrain()
+        case "custom":
+            factory = str(spec.factory)
+            return Custom(storage_choice(factory, spec.config, source=source), factory, delta)
         case "adaptive":
             return Adaptive(Prices(**spec.prices.model_dump()), spec.max_recovery_seconds, delta)
 
@@ -56,7 +61,7 @@ def store_model(context: TriggerContext, training_set: TrainingSetRow, trained: 
     is a warning; the model is then stored whole.
     """
     spec = context.spec.model_store
-    store, strategy = context.platform.models_of(context.spec), storage_strategy(spec)
+    store, strategy = context.platform.models_of(context.spec), storage_strategy(spec, source=f"pipeline {context.run.pipeline}")
     base = context.base_hash if context.previous is None else context.previous.hash
     recipe: dict[str, Any] = {"model": Architecture(BUILDER, {"architecture": trained.architecture})}
     if spec.retrain or spec.strategy == "provenance":

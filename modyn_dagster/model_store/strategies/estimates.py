@@ -1,8 +1,6 @@
-"""Adaptive choice of a strategy: the cheapest by the measured cost of encoding and decoding samples of a model.
+"""Estimated costs of the strategies for one model, by the measured cost of encoding and decoding samples of it.
 
-Source: the choice that MMlib leaves as future work (Strassenburg et al., EDBT 2022, section 6). Bytes, time to save and time to
-recover each have a price, within a limit on the time to recover. Where no estimate, with a margin for a busy machine, is below
-that limit, a plain snapshot is stored: nothing is faster to read.
+Source: the choice that MMlib leaves as future work (Strassenburg et al., EDBT 2022, section 6).
 """
 
 import math
@@ -20,7 +18,7 @@ from modyn_dagster.model_store.format.metadata import ModelMetadata
 from modyn_dagster.model_store.provenance.retraining import lineage_to_train
 from modyn_dagster.model_store.strategies.encoding import choose_codec
 from modyn_dagster.model_store.strategies.plan import MIN_ENCODED_BYTES, PlannedTensor
-from modyn_dagster.model_store.strategies.settings import Adaptive, ChangedLayers, Delta, Retrain, Snapshot, Strategy
+from modyn_dagster.model_store.strategies.settings import ChangedLayers, Delta, Retrain, Snapshot, Strategy
 from modyn_dagster.model_store.strategies.writer import MIN_COMPRESSED_BYTES, ModelWriter
 
 # Number and bytes of the pieces encoded as a sample: a small share of the time to save a model.
@@ -35,19 +33,29 @@ _WRITING: Final = 5.0
 _READING: Final = 2.5
 # A difference above this share of the full bytes is worth a new keyframe, to which later differences are smaller.
 _NEW_KEYFRAME: Final = 0.9
-# Factor by which estimates on a busy machine may be too low.
-_MARGIN: Final = 1.5
 _RECORD_BYTES: Final = 8 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Estimated cost of a strategy for one model."""
+    """Estimated cost of a strategy for one model.
+
+    Attributes:
+        strategy: with its settings.
+        n_bytes: of its file.
+        save_seconds: to write it.
+        recover_seconds: to have the model again: to read, to decode, or to train it.
+    """
 
     strategy: Strategy
     n_bytes: float
     save_seconds: float
     recover_seconds: float
+
+    @property
+    def kind(self) -> str:
+        """Name of the strategy: snapshot, changed_layers, delta or provenance."""
+        return self.strategy.kind
 
     def __str__(self) -> str:
         times = f"{self.save_seconds:.2g} s to save, {self.recover_seconds:.2g} s to recover"
@@ -63,25 +71,8 @@ class CodecSample:
     decode: float
 
 
-def choose(writer: ModelWriter, adaptive: Adaptive, metadata: ModelMetadata) -> tuple[Strategy, str]:
-    """The cheapest strategy within the limit, and the reason with the figures behind it."""
-    estimates = list(_estimates(writer, adaptive, metadata))
-    limit, prices = adaptive.max_recovery_seconds, adaptive.prices
-    within = [estimate for estimate in estimates if limit is None or estimate.recover_seconds * _MARGIN <= limit]
-
-    def cost(estimate: Estimate) -> float:
-        return prices.cost(estimate.n_bytes, estimate.save_seconds, estimate.recover_seconds)
-
-    ranked = sorted(within, key=cost)
-    reason = "adaptive, cheapest first: " + "; ".join(f"{estimate}: {cost(estimate):.3g}" for estimate in ranked)
-    if not within:
-        reason = "adaptive, nothing to decode or to train, for no strategy is sure to be quick enough"
-    if len(within) < len(estimates):
-        reason += f"; above {limit} s: " + ", ".join(str(estimate) for estimate in estimates if estimate not in within)
-    return (ranked[0].strategy if ranked else Snapshot(compress=False)), reason
-
-
-def _estimates(writer: ModelWriter, adaptive: Adaptive, metadata: ModelMetadata) -> Iterator[Estimate]:
+def estimates(writer: ModelWriter, delta: Delta, metadata: ModelMetadata) -> Iterator[Estimate]:
+    """Estimates of the strategies that apply to a model: snapshots, what a base allows, and training where a recipe is known."""
     hashing = _hashing(writer)
     raw = writer.n_bytes
     recover = raw * (1 + _READING) * hashing / writer.threads
@@ -91,7 +82,7 @@ def _estimates(writer: ModelWriter, adaptive: Adaptive, metadata: ModelMetadata)
     if raw >= MIN_COMPRESSED_BYTES:
         full = _estimate(writer, Snapshot(compress=True), hashing, samples)
         yield full
-    for strategy in (ChangedLayers(), adaptive.delta):
+    for strategy in (ChangedLayers(), delta):
         if writer.base is None or writer.applicable(strategy).kind != strategy.kind:
             continue
         estimate = _estimate(writer, strategy, hashing, samples)
