@@ -8,6 +8,7 @@ laws of their folders once more, with eight times as many examples: hypothesis t
 import os
 import secrets
 import sys
+import zlib
 from collections.abc import Iterator
 from typing import Final
 
@@ -71,7 +72,17 @@ LAWS: Final = {
     "laws-results": ("tests/evaluation", "tests/reporting", "tests/pipeline", "tests/dagster", "tests/cli"),
     "laws-training": ("tests/training", "tests/distributed"),
 }
-PARTS: Final = tuple(sorted([*MARKED, *LAWS]))
+#: Parts that take longer than a quarter of an hour, and the number of their pieces: ``labels-1``, ``labels-2`` and so on.
+DIVIDED: Final = {"deletions": 3, "distributed": 4, "labels": 3}
+#: What is run at a time: parts, or their pieces.
+PARTS: Final = tuple(
+    sorted(
+        [
+            *(part for part in (*MARKED, *LAWS) if part not in DIVIDED),
+            *(f"{part}-{piece}" for part, pieces in DIVIDED.items() for piece in range(1, pieces + 1)),
+        ]
+    )
+)
 
 #: Events of Python's audit that say that a process starts.
 _STARTS: Final = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"})
@@ -114,7 +125,7 @@ class Suites:
     """The pytest plugin that selects the tests of one suite."""
 
     def __init__(self, *, fast: bool, soak: str | None) -> None:
-        if soak not in (None, "all", *PARTS):
+        if soak not in (None, "all", *PARTS, *DIVIDED):
             raise pytest.UsageError(f"--soak {soak}: no such part of the soak suite; there are {', '.join(PARTS)}, and all")
         if fast and soak:
             raise pytest.UsageError("--fast and --soak exclude each other")
@@ -162,6 +173,9 @@ class Suites:
             return part is None and not (self.fast and (_is_marked(item, "process") or _is_marked(item, "long")))
         if self.soak == "all":
             return part is not None or _is_law(item)
+        name, _, piece = self.soak.rpartition("-")
+        if name in DIVIDED:
+            return part == name and piece_of(item.nodeid, DIVIDED[name]) == int(piece)
         folders = LAWS.get(self.soak, ())
         return part == self.soak or (part is None and _is_law(item) and _is_below(item, folders))
 
@@ -175,9 +189,19 @@ def part_of(item: pytest.Item) -> str | None:
     mark = item.get_closest_marker("soak")
     if mark is None:
         return None
-    if len(mark.args) != 1 or mark.args[0] not in PARTS:
-        raise pytest.UsageError(f"{item.nodeid}: expected soak(<part>) with one of {', '.join(PARTS)}, found soak{mark.args}")
+    if len(mark.args) != 1 or mark.args[0] not in (*MARKED, *LAWS):
+        names = ", ".join(sorted([*MARKED, *LAWS]))
+        raise pytest.UsageError(f"{item.nodeid}: expected soak(<part>) with one of {names}, found soak{mark.args}")
     return str(mark.args[0])
+
+
+def piece_of(test: str, pieces: int) -> int:
+    """The piece of a divided part that a test belongs to, by its name alone, from 1 on.
+
+    >>> sorted({piece_of(f"tests/test_some.py::test_one[{number}]", 3) for number in range(20)})
+    [1, 2, 3]
+    """
+    return zlib.crc32(test.encode()) % pieces + 1
 
 
 def _starts(item: pytest.Item) -> bool:

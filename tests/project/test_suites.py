@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suites import LAWS, MARKED, PARTS, STARTING_FOLDERS, part_of_commit
+from tests.suites import DIVIDED, LAWS, MARKED, PARTS, STARTING_FOLDERS, part_of_commit
 
 ROOT = Path(__file__).parents[2]
 TESTS = """
@@ -34,6 +34,9 @@ def test_simulation(): pass
 def test_of_fuzz(): pass
 @pytest.mark.soak("laws-fastpath")
 def test_of_many_layers(): pass
+@pytest.mark.soak("labels")
+@pytest.mark.parametrize("number", range(12))
+def test_of_labels(number): pass
 @given(st.booleans())
 def test_law(value): pass
 """
@@ -81,12 +84,23 @@ def test_the_fast_suite_has_what_starts_no_process_and_refuses_unmarked_ones_tha
     [
         ("fuzz", {"test_of_fuzz"}),
         ("laws-fastpath", {"test_law", "test_simulation", "test_of_many_layers"}),
-        ("all", {"test_of_fuzz", "test_law", "test_simulation", "test_of_many_layers"}),
+        ("labels", {f"test_of_labels[{number}]" for number in range(12)}),
+        (
+            "all",
+            {"test_of_fuzz", "test_law", "test_simulation", "test_of_many_layers", *(f"test_of_labels[{n}]" for n in range(12))},
+        ),
     ],
 )
 def test_a_part_of_the_soak_suite_runs_alone(tmp_path: Path, part: str, expected: set[str]) -> None:
     passed, said = ran(tmp_path, "--soak", part)
     assert passed == expected, said
+
+
+@pytest.mark.process
+def test_the_pieces_of_a_part_have_each_of_its_tests_once(tmp_path: Path) -> None:
+    pieces = [ran(tmp_path, "--soak", f"labels-{piece}")[0] for piece in range(1, DIVIDED["labels"] + 1)]
+    assert all(pieces)
+    assert sorted(name for piece in pieces for name in piece) == sorted(f"test_of_labels[{number}]" for number in range(12))
 
 
 @pytest.mark.process
