@@ -59,11 +59,11 @@ def init(name: str, file: Path | None, template: str | None, no_input: bool, **o
     if file is not None and template is not None:
         raise click.UsageError("--from and --template exclude each other")
     if file is not None:
-        _from_data(target, file, options, ask=not no_input and sys.stdin is not None and sys.stdin.isatty())
+        project_from_data(target, file, options, ask=not no_input and sys.stdin is not None and sys.stdin.isatty())
         return
     if given := next((option for option, value in options.items() if value is not None), None):
         raise click.UsageError(f"--{given.replace('_', '-')} needs --from: a template knows its columns")
-    _from_template(target, template or "tabular")
+    project_from_template(target, template or "tabular")
 
 
 def require_name(name: str) -> None:
@@ -75,7 +75,8 @@ def require_name(name: str) -> None:
         raise ConfigError("init", "NAME", name, rule)
 
 
-def _from_template(target: Path, template: str) -> None:
+def project_from_template(target: Path, template: str) -> None:
+    """Make the project of a template, and say what to do next; ``target`` is a new or an empty folder."""
     values = {
         "NAME": target.name,
         "BY": "file",
@@ -89,10 +90,18 @@ def _from_template(target: Path, template: str) -> None:
         write_files(folder, files)
         n_samples = stream.write_stream(folder / "data")
     say(f"made {target.name}/ with {n_samples:,} samples: {STREAMS[template]}")
-    _say_next(target.name, "file")
+    _say_next(target, "file")
 
 
-def _from_data(target: Path, file: Path, options: Mapping[str, str | None], *, ask: bool) -> None:
+def project_from_data(target: Path, file: Path, options: Mapping[str, str | None], *, ask: bool) -> None:
+    """Make a project of data, and say what was found and what to do next.
+
+    Args:
+        target: a new or an empty folder, whose name is that of the dataset.
+        file: the data, or a folder of such.
+        options: ``time``, ``time_format``, ``label``, ``label_kind`` and ``id``; None for those to guess.
+        ask: ask about guesses.
+    """
     with loading():
         from modyn_dagster.cli.init.content import Rhythm, project_values, require_sound
         from modyn_dagster.cli.init.look import look_at
@@ -110,7 +119,7 @@ def _from_data(target: Path, file: Path, options: Mapping[str, str | None], *, a
     amount = f"{look.n_rows:,}" if look.is_whole else f"about {look.n_rows:,}"
     place = "1 file, which stays where it is" if look.n_files == 1 else f"{look.n_files} files, which stay where they are"
     say(f"made {target.name}/ for {amount} samples of {place}")
-    _say_next(target.name, rhythm.by)
+    _say_next(target, rhythm.by)
 
 
 def _say_columns(columns: "Columns") -> None:
@@ -126,10 +135,11 @@ def _say_columns(columns: "Columns") -> None:
     say(f"features: {used}" + (f"; left out, as text or as names of something: {listed}" if left else ""))
 
 
-def _say_next(name: str, by: str) -> None:
+def _say_next(target: Path, by: str) -> None:
+    here, name = Path.cwd(), target.name
     say("next:")
     for command in (
-        f"cd {name}",
+        f"cd {target.relative_to(here) if target.is_relative_to(here) else target}",
         "modyn-dagster check --data",
         f"modyn-dagster dataset import {name}{'' if by == 'file' else f' --by {by}'}",
         "modyn-dagster pipeline replay by_amount",
