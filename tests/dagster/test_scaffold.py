@@ -12,7 +12,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 from modyn_dagster.cli import main
 from modyn_dagster.component import ModynComponent, ProjectParams, ProjectScaffolder
 from modyn_dagster.errors import ConfigError
-from tests.cli.test_init import plain
+from tests.cli.drawn_tables import plain
 
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
 
