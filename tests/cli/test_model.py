@@ -133,7 +133,7 @@ def test_export_writes_what_other_systems_load(models: list[str], tmp_path: Path
     assert f"{HERE}:network" in refused.stderr
     result = model(*traced, "--allow", HERE)
     assert result.exit_code == 0, result.stderr
-    with pytest.warns(DeprecationWarning, match="torch.jit.load"):
+    with pytest.warns((DeprecationWarning, FutureWarning), match="torch.jit.load"):
         program = torch.jit.load(tmp_path / "m.pt")  # type: ignore[no-untyped-call]  # torch has no type for it
     assert program(load_file(inputs)["0"]).shape == (2, 2)
 

@@ -109,7 +109,7 @@ def test_every_format_gives_the_outputs_of_the_module(store: ModelStore, tmp_pat
         store.load_into(each, module)
         for suffix in (".pt", ".pt2", ".safetensors"):
             store.export(each, tmp_path / f"{each}{suffix}", inputs=(inputs,))
-        with pytest.warns(DeprecationWarning, match="torch.jit.load"):
+        with pytest.warns((DeprecationWarning, FutureWarning), match="torch.jit.load"):
             script = torch.jit.load(tmp_path / f"{each}.pt")  # type: ignore[no-untyped-call]  # torch has no type for it
         assert torch.equal(script(inputs), module(inputs))
         assert torch.equal(torch.export.load(tmp_path / f"{each}.pt2").module()(inputs), module(inputs))
