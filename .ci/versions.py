@@ -158,7 +158,7 @@ def installed(interpreter: Path, wheel: Path, folder: Path, dependencies: str) -
     options = ["--resolution", RESOLUTIONS[dependencies]]
     as_of = os.environ.get("AS_OF", AS_OF)
     options += ["--exclude-newer", as_of] if as_of else []
-    # Oldest releases may be too old to have a wheel for this Python: they are allowed, and cannot be installed. One never has any.
+    # Releases too old to have a wheel for this Python are allowed, and cannot be installed. One package never has any.
     options += ["--only-binary", ":all:", "--no-binary", "apricot-select"] if dependencies == "oldest" else []
     requirements = "".join(f"{line}\n" for line in requirements_of({"core", "test"}, declared))
     wanted = json.dumps([str(interpreter), options, requirements, tools])
