@@ -6,7 +6,7 @@ FROM ${BASE} AS build
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY . .
-# Extras of setup.py, separated by commas, such as `text`; and another index for pip, such as that of torch for CPUs alone.
+# Extras of setup.py beside dagster, mlflow and report, separated by commas, such as `text`; and another index for pip, such as that of torch for CPUs alone.
 ARG EXTRAS=
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL

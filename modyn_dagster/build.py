@@ -1,5 +1,9 @@
 """From a project folder to Dagster definitions."""
 
+from modyn_dagster.imports import require
+
+require("dagster", __name__)
+
 import logging
 from dataclasses import replace
 from pathlib import Path

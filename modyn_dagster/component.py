@@ -7,6 +7,10 @@
       project: ../../../forecasting   # relative to this file
 """
 
+from modyn_dagster.imports import require
+
+require("dagster", __name__)
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

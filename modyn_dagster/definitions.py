@@ -1,5 +1,9 @@
 """The code location: everything in the project folder that the environment names (``MODYN_PROJECT``)."""
 
+from modyn_dagster.imports import require
+
+require("dagster", __name__)
+
 import dagster as dg
 
 from modyn_dagster.build import build_definitions

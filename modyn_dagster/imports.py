@@ -1,4 +1,4 @@
-"""Imports: without garbage collection, and of user code by paths ``package.module:function``.
+"""Imports: of optional packages, without garbage collection, and of user code by paths ``package.module:function``.
 
 Specs are code: whoever may write one chooses functions that our processes call. So these come from few places, and never from the
 standard library, where functions start programs (``os:system``) or run text (``builtins:exec``).
@@ -9,6 +9,7 @@ import gc
 import importlib
 import importlib.machinery
 import importlib.metadata
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,52 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
-from modyn_dagster.errors import ConfigError, ImportPathError
+from modyn_dagster.errors import ConfigError, ImportPathError, MissingPackage
+
+#: Optional packages that whole parts of this one need, and the extra that installs each.
+EXTRA_OF: Final[Mapping[str, str]] = {
+    "dagster": "dagster",
+    "dagster_postgres": "dagster",
+    "dagster_webserver": "dagster",
+    "uvicorn": "dagster",
+    "mlflow": "mlflow",
+    "matplotlib": "report",
+    "plotly": "report",
+    "ray": "ray",
+    "dagster_ray": "ray",
+    "onnx": "onnx",
+    "onnxscript": "onnx",
+    "transformers": "text",
+    "alibi_detect": "drift-alibi",
+    "evidently": "drift-evidently",
+    "river": "drift-river",
+}
+
+
+def require(package: str, subject: str) -> None:
+    """Make sure that an optional package can be imported, without importing it.
+
+    Raises:
+        MissingPackage: it is not installed; the message names ``subject`` and the extra.
+    """
+    if not is_installed(package):
+        raise MissingPackage(subject, package=package, extra=EXTRA_OF[package])
+
+
+def is_installed(package: str) -> bool:
+    """Tell whether a top-level package can be imported, without importing it."""
+    if package in sys.modules:
+        return sys.modules[package] is not None
+    return importlib.util.find_spec(package) is not None
+
+
+def missing_package(error: BaseException, subject: str) -> MissingPackage | None:
+    """The error that says which extra to install, for an import that failed because an optional package is missing."""
+    if isinstance(error, MissingPackage) or not isinstance(error, ModuleNotFoundError):
+        return error if isinstance(error, MissingPackage) else None
+    package = (error.name or "").partition(".")[0]
+    extra = EXTRA_OF.get(package)
+    return None if extra is None or is_installed(package) else MissingPackage(subject, package=package, extra=extra)
 
 
 @contextmanager

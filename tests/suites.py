@@ -51,6 +51,7 @@ MARKED: Final = {
     "screens": "assets, pages, commands and reports, as people meet them in Dagster, MLflow, a browser and a terminal",
     "distributed": "pools, ranks, shards of samplers and node caches, with workers that die",
     "ray": "replays, trainings and evaluations on two nodes of Ray, one of which goes away",
+    "packages": "wheel and source distribution, and every extra, installed into environments of their own",
     "fuzz": "tens of thousands of damaged files",
 }
 #: Parts with the laws of some folders under the profile ``deep``, and with what is marked for them.

@@ -1,5 +1,5 @@
-# Build stage of the image: modyn-dagster and its pinned dependencies in a virtual environment. Run in the source folder.
-# Usage: sh deploy/image/build.sh <folder of the environment> [extras, separated by commas]
+# Build stage of the image: modyn-dagster with its extras dagster, mlflow and report, and pinned dependencies, in a virtual environment. Run in the source folder.
+# Usage: sh deploy/image/build.sh <folder of the environment> [further extras, separated by commas]
 # PYTHON names the interpreter, which must be at the same place in the final image; pip's settings (PIP_INDEX_URL, ...) count.
 set -eu
 target=$1
@@ -12,7 +12,7 @@ bin=$target/bin
 "$bin/python" .ci/install.py -c constraints.txt setuptools wheel Cython numpy
 # Not in place, as in a checkout: the image has no source folder.
 "$bin/python" -m pip --disable-pip-version-check install -qq --no-deps --no-build-isolation .
-"$bin/python" .ci/install.py -c constraints.txt --extras "core${extras:+,$extras}"
+"$bin/python" .ci/install.py -c constraints.txt --extras "core,dagster,mlflow,report${extras:+,$extras}"
 
 # Only the build needs these; an image that installs nothing has no use for pip either.
 for package in uv Cython wheel pip; do

@@ -111,6 +111,9 @@ class LazyGroup(click.Group):
 
 def _sentence(error: Exception) -> str:
     """One sentence about an error that ends a command."""
+    from modyn_dagster.imports import missing_package
+
+    error = missing_package(error, "this command") or error
     if isinstance(error, ModynError):
         return str(error)
     if isinstance(error, OSError) and error.filename is not None:

@@ -9,6 +9,7 @@ ModynError
 │  ├─ NotJson             (source, field, value, rule)   a value that JSON cannot hold
 │  ├─ ImportPathError     (source, field, value, rule)   user code that cannot be imported or called
 │  └─ MissingExtra        (package, extra)               a spec needs a library that an extra installs
+├─ MissingPackage         (package, extra)               a part of this package needs a library that an extra installs
 ├─ DataError              (file, row, column)            a batch that cannot be ingested; it fails, others go on
 │  ├─ DuplicateFile       (file, batch)
 │  ├─ SchemaMismatch      (file, expected, found)
@@ -73,6 +74,7 @@ from modyn_dagster.errors.inputs import (
     DuplicateFile,
     ImportPathError,
     MissingExtra,
+    MissingPackage,
     NotJson,
     SchemaMismatch,
     UnexpectedFault,
@@ -156,6 +158,7 @@ __all__ = [
     "LawBroken",
     "LostClaim",
     "MissingExtra",
+    "MissingPackage",
     "ModelInUse",
     "ModelsMissing",
     "ModynError",

@@ -72,6 +72,14 @@ class MissingExtra(ConfigError):
         self.package, self.extra = package, extra
 
 
+class MissingPackage(ModynError, ModuleNotFoundError):
+    """Part of this package that needs a library which only an extra installs."""
+
+    def __init__(self, subject: str, *, package: str, extra: str) -> None:
+        super().__init__(f"{subject} needs {package}, which is not installed; run `pip install 'modyn-dagster[{extra}]'`")
+        self.name, self.package, self.extra = package, package, extra
+
+
 class DataError(ModynError):
     """Batch that cannot be ingested. ``row`` counts data rows from 1, ``column`` is a name."""
 

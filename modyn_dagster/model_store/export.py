@@ -2,7 +2,8 @@
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,6 +86,15 @@ def _write_program(module: nn.Module, inputs: tuple[Any, ...], path: Path) -> No
         program(file)
 
 
+@contextmanager
+def torchscript_without_warnings() -> Iterator[None]:
+    """Silence what torch says of TorchScript, which it has deprecated: serving systems still load it."""
+    with warnings.catch_warnings():
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.filterwarnings("ignore", ".*torch.jit", category)
+        yield
+
+
 def _traced(module: nn.Module, inputs: tuple[Any, ...], suffix: str) -> Callable[[Any], None]:
     """Function that writes the traced program to a file."""
     # The form of the call: a mapping or arguments, with their shapes and dtypes.
@@ -92,14 +102,11 @@ def _traced(module: nn.Module, inputs: tuple[Any, ...], suffix: str) -> Callable
     if suffix == ".pt2":
         exported = torch.export.export(module, inputs)
         return lambda file: torch.export.save(exported, file, extra_files=described)
-    with warnings.catch_warnings():
-        # Serving systems still load TorchScript, which torch has deprecated.
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with torchscript_without_warnings():
         traced = torch.jit.trace(module, inputs)  # type: ignore[no-untyped-call]
 
     def save_traced(file: Any) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
+        with torchscript_without_warnings():
             torch.jit.save(traced, file, _extra_files=described)
 
     return save_traced

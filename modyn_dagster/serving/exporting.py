@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from modyn_dagster.errors import ConfigError, MissingExtra
-from modyn_dagster.model_store.export import DESCRIPTION
+from modyn_dagster.model_store.export import DESCRIPTION, torchscript_without_warnings
 from modyn_dagster.model_store.provenance.recipe import allowed_callable
 from modyn_dagster.serving.inputs import read_architecture
 from modyn_dagster.spec.learning.models import CustomSpec
@@ -142,8 +142,9 @@ def _as_pt2(program: Program, example: tuple[Tensor, ...], description: Mapping[
 
 def _as_torchscript(program: Program, example: tuple[Tensor, ...], description: Mapping[str, Any]) -> bytes:
     file = io.BytesIO()
-    traced = torch.jit.trace(program, example)  # type: ignore[no-untyped-call]
-    torch.jit.save(traced, file, _extra_files={DESCRIPTION: json.dumps(description)})
+    with torchscript_without_warnings():
+        traced = torch.jit.trace(program, example)  # type: ignore[no-untyped-call]
+        torch.jit.save(traced, file, _extra_files={DESCRIPTION: json.dumps(description)})
     return file.getvalue()
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from modyn_dagster import __version__
+from modyn_dagster.imports import require
 from modyn_dagster.serving.inputs import InputColumn, Inputs, read_architecture
 from modyn_dagster.serving.model_predictor import OUTPUTS
 from modyn_dagster.spec.learning.parsing import ImageParserSpec
@@ -25,7 +26,11 @@ _REQUIREMENTS: Final = ("mlflow", "torch", "numpy", "safetensors")
 
 
 def write_mlmodel(record: PredictorRecord, folder: Path, data: str) -> None:
-    """Write ``MLmodel``, the requirements and the input example; ``data`` is the folder of the model's own files."""
+    """Write ``MLmodel``, the requirements and the input example; ``data`` is the folder of the model's own files.
+
+    Raises ``MissingPackage`` without MLflow.
+    """
+    require("mlflow", "the folder of an MLflow model")
     from mlflow.models import Model
 
     with warnings.catch_warnings():

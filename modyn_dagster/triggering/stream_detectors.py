@@ -80,7 +80,9 @@ def _river_detector(spec: DetectorSpec) -> Any:
             # Alpha only sets warnings; river refuses an alpha below beta.
             return binary.EDDM(spec.warm_start, alpha=max(0.95, spec.beta), beta=spec.beta)
         case HddmSpec():
-            hddm: Callable[..., Any] = binary.HDDM_A if spec.name == "hddm_a" else binary.HDDM_W
+            # Since river 0.24 their names have no underscore.
+            names = ("HDDM_A", "HDDMA") if spec.name == "hddm_a" else ("HDDM_W", "HDDMW")
+            hddm: Callable[..., Any] = next(getattr(binary, name) for name in names if hasattr(binary, name))
             return hddm(drift_confidence=spec.drift_confidence)
 
 

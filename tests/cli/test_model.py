@@ -13,6 +13,7 @@ from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.results.promotions import live_model
 from modyn_dagster.cli import main
 from modyn_dagster.model_store import Architecture, Delta, ModelStore
+from modyn_dagster.model_store.export import torchscript_without_warnings
 from modyn_dagster.model_store.probe.recording import summarise
 from modyn_dagster.model_store.probe.report import Summary
 from modyn_dagster.settings import Settings
@@ -133,7 +134,7 @@ def test_export_writes_what_other_systems_load(models: list[str], tmp_path: Path
     assert f"{HERE}:network" in refused.stderr
     result = model(*traced, "--allow", HERE)
     assert result.exit_code == 0, result.stderr
-    with pytest.warns(DeprecationWarning, match="torch.jit.load"):
+    with torchscript_without_warnings():
         program = torch.jit.load(tmp_path / "m.pt")  # type: ignore[no-untyped-call]  # torch has no type for it
     assert program(load_file(inputs)["0"]).shape == (2, 2)
 

@@ -104,7 +104,7 @@ def test_times_must_be_of_one_kind_and_be_times() -> None:
     with pytest.raises(ConfigError, match="must be of the same kind as the start"):
         generate_intervals({"every": "1d"}, 0, day("2020-01-01"))  # type: ignore[type-var]  # what is to be refused
     with pytest.raises(ConfigError, match="must be a time"):
-        generate_intervals({"every": "1d"}, np.datetime64("NaT"), day("2020-01-01"))
+        generate_intervals({"every": "1d"}, np.datetime64("NaT", "s"), day("2020-01-01"))
     with pytest.raises(ConfigError, match="end: must be a datetime64 or integer seconds"):
         generate_intervals({"every": "1d"}, 0, 1.5)  # type: ignore[type-var]  # what is to be refused
     with pytest.raises(ConfigError, match=r"training.1: must be of the same kind"):

@@ -112,7 +112,7 @@ def test_a_misspelt_strictness_is_not_taken_for_leniency(store):
 
 
 DEEP: list[object] = []
-for _ in range(3000):
+for _ in range(100_000):
     DEEP = [DEEP]
 ODD = [(1, 2), {1: 2}, {3}, float("nan"), b"x", "\udcff", torch.ones(1), DEEP]
 

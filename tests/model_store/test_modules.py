@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from modyn_dagster.errors import ConfigError, StorageError
 from modyn_dagster.model_store import Architecture, Delta, ModelStore, Snapshot
+from modyn_dagster.model_store.export import torchscript_without_warnings
 from tests.model_store import trainings
 from tests.model_store.lineages import moved
 from tests.model_store.states import assert_exact
@@ -109,7 +110,7 @@ def test_every_format_gives_the_outputs_of_the_module(store: ModelStore, tmp_pat
         store.load_into(each, module)
         for suffix in (".pt", ".pt2", ".safetensors"):
             store.export(each, tmp_path / f"{each}{suffix}", inputs=(inputs,))
-        with pytest.warns(DeprecationWarning, match="torch.jit.load"):
+        with torchscript_without_warnings():
             script = torch.jit.load(tmp_path / f"{each}.pt")  # type: ignore[no-untyped-call]  # torch has no type for it
         assert torch.equal(script(inputs), module(inputs))
         assert torch.equal(torch.export.load(tmp_path / f"{each}.pt2").module()(inputs), module(inputs))

@@ -61,10 +61,10 @@ def before_announcing(store: ModelStore, monkeypatch: pytest.MonkeyPatch, do: Ca
     reservations: Any = store.repository.folder.reservations
     real = reservations.announce
 
-    def late(*args: Any) -> PurePath:
+    def late(*args: Any) -> Any:
         monkeypatch.setattr(reservations, "announce", real)
         do()
-        return PurePath(real(*args))
+        return real(*args)
 
     monkeypatch.setattr(reservations, "announce", late)
 

@@ -103,7 +103,7 @@ def test_who_may_not_install_is_told_the_command(bare_path: dict[str, str]) -> N
 def test_make_help_lists_the_targets() -> None:
     result = run("make", "help")
     assert result.returncode == 0
-    for target in ("set-up", "demo", "ui", "test", "lint", "clean"):
+    for target in ("set-up", "demo", "ui", "test", "test-versions", "lint", "clean"):
         assert f"\n{target} " in f"\n{result.stdout}"
 
 
@@ -113,11 +113,17 @@ def test_a_part_of_the_soak_suite_named_like_a_folder_is_still_a_part() -> None:
     assert "--soak='benchmarks' " in command
 
 
+def test_one_combination_or_some_pythons_are_chosen_by_variables() -> None:
+    for variable in ("VERSION=3.12-oldest", "PYTHONS=3.12 3.13"):
+        shown = run("make", "-n", "test-versions", variable, "VENV=.").stdout
+        assert next(line for line in shown.splitlines() if "versions.py" in line).rstrip().endswith(variable.partition("=")[2])
+
+
 def test_the_demo_installs_what_it_needs_and_a_check_what_tests_need_too() -> None:
     steps = {target: run("make", "-n", target, "VENV=nowhere").stdout for target in ("demo", "check")}
     assert all("-e ." in shown and "--extras core,demo" in shown for shown in steps.values())
-    assert "--extras test,lint" not in steps["demo"]
-    assert "--extras test,lint" in steps["check"]
+    assert "--extras test,drift-alibi,drift-evidently,lint" not in steps["demo"]
+    assert "--extras test,drift-alibi,drift-evidently,lint" in steps["check"]
 
 
 def test_the_requirements_of_every_installation_are_those_of_no_extra() -> None:

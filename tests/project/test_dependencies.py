@@ -12,7 +12,20 @@ import modyn_dagster
 
 ROOT = Path(__file__).parents[2]
 PROJECT = "modyn-dagster"
-EXTRAS = {"demo", "drift-alibi", "drift-evidently", "drift-river", "ray", "test", "lint"}
+EXTRAS = {
+    "dagster",
+    "mlflow",
+    "report",
+    "onnx",
+    "text",
+    "demo",
+    "drift-alibi",
+    "drift-evidently",
+    "drift-river",
+    "ray",
+    "test",
+    "lint",
+}
 #: What installs, and what the native build needs, before anything of ours is there.
 BUILD = {"setuptools", "wheel", "cython", "uv"}
 

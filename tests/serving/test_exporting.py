@@ -56,7 +56,7 @@ def run_onnx(path: Path) -> tuple[Callable[[Arrays], Any], Any]:
 RUNNERS = {".pt": run_torchscript, ".pt2": run_pt2, ".onnx": run_onnx}
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 @pytest.mark.parametrize(
     ("name", "suffix"),
     [

@@ -10,6 +10,7 @@ from modyn_dagster.catalog.access.authentication import as_uri, authenticated
 from modyn_dagster.catalog.access.roles import EMBEDDED, DatabaseName, RoleName, Roles
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.imports import is_installed
 from modyn_dagster.private_files import without_files
 from modyn_dagster.settings import Settings
 
@@ -58,12 +59,11 @@ def roles_of(settings: Settings) -> Roles:
 def child_environment(settings: Settings) -> dict[str, str]:
     """Environment variables for processes of Dagster and MLflow: these settings and the addresses of their databases.
 
-    The values hold passwords.
+    The values hold passwords. Without the extra ``mlflow`` there is no address of MLflow, and nothing is tracked.
     """
-    addresses = {
-        "DAGSTER_PG_URL": as_uri(database_url(settings, "dagster")),
-        "MODYN_MLFLOW_URI": as_uri(database_url(settings, "mlflow")),
-    }
+    addresses = {"DAGSTER_PG_URL": as_uri(database_url(settings, "dagster"))}
+    if is_installed("mlflow"):
+        addresses["MODYN_MLFLOW_URI"] = as_uri(database_url(settings, "mlflow"))
     return settings.environment() | addresses | without_files(addresses)
 
 

@@ -17,6 +17,7 @@ from modyn_dagster.cli.services.foreground import FOLDER, Watch, require_passwor
 from modyn_dagster.cli.services.health import ask
 from modyn_dagster.cli.ui.code_location import CodeLocation
 from modyn_dagster.cli.ui.guard.rules import LOCAL
+from modyn_dagster.imports import require
 from modyn_dagster.settings import Settings
 
 #: Port of each service's health server, unless an option names another one.
@@ -90,7 +91,7 @@ def run() -> None:
 @_watched("webserver")
 def webserver(host: str, port: int, workspace: Path | None, watch: Watch) -> None:
     """Run Dagster's webserver behind the guard; beyond this machine it asks for a password (MODYN_UI_TOKEN)."""
-    settings, location, environment = _surroundings(workspace)
+    settings, location, environment = _surroundings("dagster_webserver", workspace)
     require_password(environment, host)
     service = programs.webserver(location, environment, host, port)
     run_in_foreground(settings, location, service, watch, f"http://{host}:{port}")
@@ -101,7 +102,7 @@ def webserver(host: str, port: int, workspace: Path | None, watch: Watch) -> Non
 @_watched("daemon")
 def daemon(workspace: Path | None, watch: Watch) -> None:
     """Run Dagster's daemon: run queue, sensors, backfills, monitoring of runs. One per installation."""
-    settings, location, environment = _surroundings(workspace)
+    settings, location, environment = _surroundings("dagster", workspace)
     run_in_foreground(settings, location, programs.daemon(location, environment), watch, "no pages")
 
 
@@ -117,7 +118,7 @@ def code(socket: Path | None, host: str, port: int | None, watch: Watch) -> None
     """
     if socket is not None and port is not None:
         raise click.UsageError("--socket and --port exclude each other")
-    settings, location, environment = _surroundings(None)
+    settings, location, environment = _surroundings("dagster")
     path = (socket or settings.home / FOLDER / "code.sock").resolve()
     address = f"unix:{path}" if port is None else f"{host}:{port}"
     if port is not None and host not in LOCAL:
@@ -130,7 +131,7 @@ def code(socket: Path | None, host: str, port: int | None, watch: Watch) -> None
 @_watched("mlflow")
 def mlflow(host: str, port: int, watch: Watch) -> None:
     """Run the MLflow server behind the guard; beyond this machine it asks for a password (MODYN_UI_TOKEN)."""
-    settings, location, environment = _surroundings(None)
+    settings, location, environment = _surroundings("mlflow")
     require_password(environment, host)
     service = programs.mlflow(environment, settings.home / "mlflow", host, port)
     run_in_foreground(settings, location, service, watch, f"http://{host}:{port}")
@@ -147,7 +148,8 @@ def health(name: str, health_host: str, health_port: int | None) -> None:
     click.get_current_context().exit(0 if healthy else 1)
 
 
-def _surroundings(workspace: Path | None) -> tuple[Settings, CodeLocation, dict[str, str]]:
+def _surroundings(package: str, workspace: Path | None = None) -> tuple[Settings, CodeLocation, dict[str, str]]:
+    require(package, "this service")
     settings = project_settings()
     location = CodeLocation.find(settings.project, os.environ.get("DAGSTER_HOME"))
     chosen = location if workspace is None else replace(location, workspace=workspace.resolve())

@@ -26,6 +26,7 @@ from modyn_dagster.cli.ui.code_location import CodeLocation
 from modyn_dagster.cli.ui.processes import Service, Services, stop_leftovers
 from modyn_dagster.cli.ui.services import HOST, daemon, free_port, mlflow, webserver
 from modyn_dagster.errors import AlreadyRunning
+from modyn_dagster.imports import require
 from modyn_dagster.private_files import make_home, open_to_others
 from modyn_dagster.settings import Settings
 from modyn_dagster.storage import atomic_write
@@ -106,7 +107,10 @@ def serve(settings: Settings, port: int, mlflow_port: int) -> None:
     Raises:
         AlreadyRunning: they run for this ``MODYN_HOME``.
         ServiceFailed: one has ended; the others are stopped.
+        MissingPackage: Dagster or MLflow is not installed.
     """
+    require("dagster_webserver", "Dagster's webserver")
+    require("mlflow", "the MLflow server")
     location = CodeLocation.find(settings.project, os.environ.get("DAGSTER_HOME"))
     with interrupted_by_signals(), suppress(KeyboardInterrupt), exclusive_lock(settings.home) as announce:
         _run(settings, location, announce, port, mlflow_port)

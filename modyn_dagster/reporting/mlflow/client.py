@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from modyn_dagster.catalog.access.authentication import as_uri, authenticated, display_address
 from modyn_dagster.errors import TrackingError, without_secrets
+from modyn_dagster.imports import require
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -39,7 +40,8 @@ _ENVIRONMENT: Final = {
 def open_client(uri: str) -> MlflowClient:
     """Open a client of a tracking server (``http://…``) or of its database (``postgresql://…``, much faster).
 
-    Missing tables are created; several processes may do so at once. Raises ``TrackingError`` within seconds if nothing answers.
+    Missing tables are created; several processes may do so at once. Raises ``TrackingError`` within seconds if nothing answers,
+    ``MissingPackage`` without MLflow.
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -59,7 +61,8 @@ def open_client(uri: str) -> MlflowClient:
 
 @contextmanager
 def tracking_errors(address: str) -> Iterator[None]:
-    """Turn exceptions of MLflow, its database and its server into ``TrackingError``."""
+    """Turn exceptions of MLflow, its database and its server into ``TrackingError``; ``MissingPackage`` without MLflow."""
+    require("mlflow", "tracking")
     from mlflow.exceptions import MlflowException
 
     try:

@@ -23,6 +23,7 @@ from modyn_dagster.evaluation import (
     regret,
     retention,
 )
+from modyn_dagster.imports import require
 from modyn_dagster.reporting.page.confusion import confusion_content
 from modyn_dagster.reporting.page.data import DecisionSeries, PipelineRecord, ReportData, Times
 from modyn_dagster.spec.evaluation import lower_is_better
@@ -44,6 +45,7 @@ def report_html(data: ReportData) -> str:
 
     Equal data give equal pages. Matrices are stored as float32: numbers on the page have seven digits.
     """
+    require("plotly", "the report")
     from plotly.offline import get_plotlyjs
 
     # A name may contain the end tag of a script element.

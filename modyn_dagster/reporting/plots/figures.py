@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from modyn_dagster.imports import require
 from modyn_dagster.storage import atomic_write
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def new_axes(title: str, x_label: str, y_label: str, *, height: float = 5.2, fit
 
     ``fitted`` makes room for tick labels of any length, and doubles the time.
     """
+    require("matplotlib", "a plot")
     from matplotlib.figure import Figure
 
     # Not pyplot: its figures stay in memory until they are closed.

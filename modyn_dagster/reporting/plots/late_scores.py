@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from modyn_dagster.imports import require
 from modyn_dagster.reporting.plots.figures import COLOURS, note, prepare_axes
 from modyn_dagster.reporting.plots.runs import finish_scores, mark_triggers, plot_estimates, plot_scores
 from modyn_dagster.reporting.scores import final_scores
@@ -28,6 +29,7 @@ def known_and_final(runs: Sequence[ComparedRun]) -> Figure:
     Args:
         runs: in the order of the panels; those whose labels arrive with their samples show the one score that they have.
     """
+    require("matplotlib", "a plot")
     from matplotlib.figure import Figure
 
     n_panels = max(1, len(runs))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from modyn_dagster.imports import require
 from modyn_dagster.reporting.comparison import Comparison
 from modyn_dagster.reporting.plots.figures import COLOURS, naive_utc, new_axes, note, prepare_axes, style_of
 from modyn_dagster.reporting.scores import IntervalScore, final_scores
@@ -99,6 +100,7 @@ def comparison_over_time(comparison: Comparison) -> Figure:
 
 def costs(comparison: Comparison) -> Figure:
     """Plot of the seconds by stage and the samples trained on of each run."""
+    require("matplotlib", "a plot")
     from matplotlib.figure import Figure
 
     rows = max(1, len(comparison.runs))

@@ -135,7 +135,7 @@ def _members(name: str, selected: Array, n: int) -> Tensor:
     if not extends(name):
         takers = ", ".join(policy for policy in POLICIES if extends(policy))
         raise ValueError(f"{name} does not take selected=; these do: {takers}")
-    indices = np.array(selected.cpu() if isinstance(selected, Tensor) else selected).reshape(-1)
+    indices = np.array(selected.numpy(force=True) if isinstance(selected, Tensor) else selected).reshape(-1)
     members = torch.from_numpy(indices.astype(np.int64))
     are_whole, listed = indices.size == 0 or indices.dtype.kind in "iu", members.tolist()
     if not are_whole or len(set(listed)) != len(listed) or not all(0 <= member < n for member in listed):

@@ -67,7 +67,8 @@ class FunctionalDropout(TorchFunctionMode):
         if func in _PLAIN:
             return draws()
         if func is functional.scaled_dot_product_attention:
-            return draws() if (args[4] if len(args) > 4 else given.get("dropout_p", 0.0)) else None
+            query = args[0] if args else given["query"]
+            return draws(is_lifted=query.ndim == 3) if (args[4] if len(args) > 4 else given.get("dropout_p", 0.0)) else None
         if func is _ATTENTION:
             # Torch hands over these arguments by position, whoever calls it.
             return draws(heads=args[4]) if args[10] and given["training"] else None
@@ -82,9 +83,12 @@ class FunctionalDropout(TorchFunctionMode):
 class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no type for it
     """Operations that fill a tensor with the random numbers of a dropout."""
 
-    def __init__(self, masks: Masks, name: str, *, axis: int = 0, heads: int = 1, packed: bool = False) -> None:
+    def __init__(
+        self, masks: Masks, name: str, *, axis: int = 0, heads: int = 1, packed: bool = False, is_lifted: bool = False
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch has no type for it
         self._masks, self._name, self._axis, self._heads, self._packed = masks, name, axis, heads, packed
+        self._is_lifted = is_lifted
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -113,7 +117,9 @@ class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has n
             raise self._masks.refused(f"the dropout {self._name} gets packed sequences, whose rows are no samples; pad them")
         # Attention that returns its weights has an axis for heads of samples, [b * heads, ...]; else [b, heads, ...].
         per_sample = self._heads if like.ndim == 3 else 1
-        return self._masks.own(self._name, draw, like, axis=self._axis, per_sample=per_sample)
+        # Since torch 2.15 attention without heads computes in [1, b, ...].
+        axis = 1 if self._is_lifted and like.ndim == 4 else self._axis
+        return self._masks.own(self._name, draw, like, axis=axis, per_sample=per_sample)
 
 
 def _is_repeated() -> bool:

@@ -1,4 +1,4 @@
-"""Tests against other libraries are collected where these are installed; the extra `test` installs them."""
+"""Tests against other libraries are collected where these are installed, as `make set-up` does."""
 
 from importlib.util import find_spec
 

@@ -19,6 +19,9 @@ from modyn_dagster.triggering.stream_detectors import DetectorReader
 from tests.triggering.laws import one_batch
 from tests.triggering.measured import decide, point_of
 
+#: Since river 0.24 their names have no underscore.
+HDDM_A = binary.HDDM_A if hasattr(binary, "HDDM_A") else binary.HDDMA
+HDDM_W = binary.HDDM_W if hasattr(binary, "HDDM_W") else binary.HDDMW
 _DETECTOR = TypeAdapter(DetectorSpec)
 STREAM = one_batch(np.arange(100).astype("datetime64[s]"))
 
@@ -28,8 +31,8 @@ DETECTORS: dict[str, tuple[dict[str, Any], Any]] = {
     "page_hinkley": ({"threshold": 20.0}, lambda: drift.PageHinkley(threshold=20.0)),
     "ddm": ({"drift_threshold": 2.5}, lambda: binary.DDM(drift_threshold=2.5)),
     "eddm": ({"beta": 0.97}, lambda: binary.EDDM(alpha=0.97, beta=0.97)),
-    "hddm_a": ({"drift_confidence": 0.01}, lambda: binary.HDDM_A(drift_confidence=0.01)),
-    "hddm_w": ({"drift_confidence": 0.01}, lambda: binary.HDDM_W(drift_confidence=0.01)),
+    "hddm_a": ({"drift_confidence": 0.01}, lambda: HDDM_A(drift_confidence=0.01)),
+    "hddm_w": ({"drift_confidence": 0.01}, lambda: HDDM_W(drift_confidence=0.01)),
 }
 
 
