@@ -79,6 +79,21 @@ def regression() -> Kind:
     return kind(Table({"x": rng.normal(size=24)}, targets=rng.normal(size=24)), task="target")
 
 
+def encoded() -> Kind:
+    """Texts and numbers of which some are missing, encoded in every way."""
+    rng = _rng()
+    city, code = (np.array(values * 6, dtype=object) for values in (["rome", "oslo", "", "köln"], ["a", "b", "b", "c"]))
+    size = np.where(rng.random(24) < 0.3, np.nan, rng.normal(size=24))
+    columns = {"size": size, "city": city, "code": code, "floor": rng.integers(0, 3, 24), "old": rng.random(24) > 0.5}
+    encode = {
+        "city": {"kind": "one_hot"},
+        "code": {"kind": "embedding", "dimension": 2},
+        "floor": {"kind": "hash", "buckets": 4},
+    }
+    model = {"name": "mlp", "hidden": [4]}
+    return kind(Table(columns, labels=_labels()), encode=encode, impute={"*": {"indicator": True}}, model=model)
+
+
 def text_columns() -> Kind:
     title, body = np.array(["good", "bad", None] * 8, dtype=object), np.array(["a b", "c", ""] * 8, dtype=object)
     parser = {"text": {"columns": ["title", "body"], "buckets": 50, "length": 4}}
@@ -114,6 +129,7 @@ KINDS: Final[Mapping[str, Callable[[], Kind]]] = {
     "numbers": numbers,
     "double": lambda: numbers(precision="64-true"),
     "groups": groups,
+    "encoded": encoded,
     "regression": regression,
     "text columns": text_columns,
     "texts": texts,
