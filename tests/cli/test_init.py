@@ -1,5 +1,6 @@
 """``modyn-dagster init NAME --from FILE``: guesses, refusals, and projects that pass their check."""
 
+import io
 import json
 import re
 import shutil
@@ -292,6 +293,20 @@ def test_texts_of_few_values_are_features_and_others_are_left_out(monkeypatch: p
     assert training()["features"] == ["price", "a: b"]
     assert training()["encode"] == {"a: b": {"kind": "one_hot", "beyond": "unknown"}}
     require_sound(monkeypatch)
+
+
+def test_structs_and_lists_of_parquet_are_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [{"city": ["x", "y"][i % 2], "size": i / 3} for i in range(N)]
+    content = {"time": DAYS, "place": places, "vector": [[i / 2, 1.0] for i in range(N)], "label": [i % 2 for i in range(N)]}
+    file = io.BytesIO()
+    pq.write_table(pa.table(content), file)
+    result = init(file.getvalue(), file="data.parquet")
+    assert result.exit_code == 0, result.stderr
+    assert training()["features"] == ["place.size", "vector", "place.city"]
+    assert list(training()["encode"]) == ["place.city"]
+    require_sound(monkeypatch)
+    refused = CliRunner().invoke(main, ["init", "other", "--from", "data.parquet", "--label", "vector"])
+    assert "column 'vector' is empty in every row" in refused.stderr
 
 
 @pytest.mark.parametrize("file", ["we[i]rd *?.csv", "a b: c#.csv", "quo\"te's.csv", "ünï.CSV"])

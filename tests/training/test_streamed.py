@@ -89,10 +89,11 @@ def grouped_rows(home: Path) -> tuple[SampleReader, dict[str, Any]]:
 
 
 def parquet(home: Path) -> tuple[SampleReader, dict[str, Any]]:
-    columns = [Column("x", "float64"), Column("flag", "bool"), Column("kind", "int64")]
+    columns = [Column("x", "float64"), Column("flag", "bool"), Column("kind", "int64"), Column("vector", "(3,)<f4")]
     rng = np.random.default_rng(2)
     rows = np.empty(N, dtype=row_dtype(columns))
     rows["x"], rows["flag"], rows["kind"] = rng.normal(1e6 + LABELS, 1), rng.integers(0, 2, N), LABELS
+    rows["vector"] = rng.normal(size=(N, 3))
     return reader_of(home, {"kind": "parquet"}, [row.tobytes() for row in rows], columns), {}
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from modyn_dagster.cli.init.look import LISTED, Look, listed, refused
+from modyn_dagster.data.rows.row_decoding import is_sub_array
 from modyn_dagster.spec.reading.complaints import probable
 
 LabelKind = Literal["class", "target"]
@@ -129,10 +130,14 @@ def features(look: Look, taken: Sequence[str]) -> Features:
     """Choose the columns that models may learn from."""
     rest = [column for column in look.first.columns if column.name not in taken]
     naming = [each.name for each in rest if _NAMING.search(each.name) or _CAMEL.search(each.name)]
-    numbers = [each.name for each in rest if each.name not in naming and each.dtype in ("int64", "float64", "bool")]
+    numbers = [each.name for each in rest if each.name not in naming and _is_numeric(each.dtype)]
     texts = [each.name for each in rest if each.name not in naming and each.dtype == "string"]
     categories = [name for name in texts if _is_category(look.first.values[name])]
     return Features(numbers, categories, [name for name in texts if name not in categories], naming)
+
+
+def _is_numeric(dtype: str) -> bool:
+    return dtype in ("int64", "float64", "bool") or is_sub_array(dtype)
 
 
 def _is_category(texts: pa.Array) -> bool:
