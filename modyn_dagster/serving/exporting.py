@@ -20,7 +20,7 @@ from modyn_dagster.model_store.export import DESCRIPTION
 from modyn_dagster.model_store.provenance.recipe import allowed_callable
 from modyn_dagster.serving.inputs import read_architecture
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.learning.parsing import ImageParserSpec, TextParserSpec, TokenizerParserSpec
+from modyn_dagster.spec.learning.parsing import ImageParserSpec, SoundParserSpec, TextParserSpec, TokenizerParserSpec
 from modyn_dagster.storage import atomic_file
 from modyn_dagster.training.columns.encoders import Encoder
 from modyn_dagster.training.columns.input import Input
@@ -137,6 +137,8 @@ def _dtype_of(record: PredictorRecord, entry: Input) -> str:
     match read_architecture(record)[0].parser:
         case ImageParserSpec(images=images):
             return images.dtype
+        case SoundParserSpec():
+            return "float32"
         case TextParserSpec() | TokenizerParserSpec():
             return "int64"
     rule = "returns arrays whose dtype is not recorded: give example inputs (--inputs FILE)"

@@ -19,7 +19,7 @@ from modyn_dagster.spec.learning.optimizers import (
     Optimizers,
     OptimizerSpec,
 )
-from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, TextParserSpec, TokenizerParserSpec
+from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, SoundParserSpec, TextParserSpec, TokenizerParserSpec
 from modyn_dagster.spec.learning.transforms import LabelTransform, TransformSpec
 
 #: Kind of task, by the label of the dataset.
@@ -77,7 +77,7 @@ class TrainingSpec(Spec):
     parser: Parser | None = Field(
         None,
         description="Makes arrays of the samples' bytes where the format has no columns: an import path of a batch parser "
-        "`(list[bytes]) -> dict[str, ndarray]`, a function with workers, or images.",
+        "`(list[bytes]) -> dict[str, ndarray]`, a function with workers, images or sounds.",
     )
     transforms: list[TransformSpec] = Field(
         [], description="Of the model's inputs, in this order.", exclude_if=lambda value: not value
@@ -156,10 +156,10 @@ class TrainingSpec(Spec):
     def _settings_fit(self) -> Self:
         if isinstance(self.features, list):
             require_no_repeats(self.features, "features")
-        if isinstance(self.parser, ImageParserSpec | TextParserSpec | TokenizerParserSpec):
+        if isinstance(self.parser, ImageParserSpec | SoundParserSpec | TextParserSpec | TokenizerParserSpec):
             for field in ("features", "encode", "impute"):
                 if getattr(self, field) not in ("numeric", {}):
-                    raise ValueError(f"images and texts are one array and have no columns: leave `{field}` out")
+                    raise ValueError(f"images, sounds and texts are one array and have no columns: leave `{field}` out")
         known = list(self.features) if isinstance(self.features, dict) else ["features"]
         if strange := [each.input for each in self.transforms if each.input is not None and each.input not in known]:
             raise ValueError(f"transforms: {strange[0]!r} is no input of the model: {', '.join(known)}")

@@ -1,6 +1,7 @@
 """Trained models of every kind of input, with their samples and the record that a registered version would have."""
 
 import io
+import wave
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -116,6 +117,19 @@ def images() -> Kind:
     return kind(Table({}, labels=_labels(), blobs=blobs), parser=parser, model={"name": "mlp", "hidden": [4]})
 
 
+def sounds() -> Kind:
+    rng = _rng()
+    blobs = []
+    for _ in range(24):
+        file = io.BytesIO()
+        with wave.open(file, "wb") as sound:
+            sound.setparams((1, 2, 8000, 0, "NONE", ""))
+            sound.writeframes(rng.bytes(16))
+        blobs.append(file.getvalue())
+    parser = {"sounds": {"rate": 8000, "samples": 8}}
+    return kind(Table({}, labels=_labels(), blobs=blobs), parser=parser, model={"name": "mlp", "hidden": [4]})
+
+
 def own_parser() -> Kind:
     blobs = [f"{x:.3f},{y:.3f}".encode() for x, y in _rng().normal(size=(24, 2))]
     return kind(Table({}, labels=_labels(), blobs=blobs), parser="tests.training.parsing_user_code:two_numbers")
@@ -134,6 +148,7 @@ KINDS: Final[Mapping[str, Callable[[], Kind]]] = {
     "text columns": text_columns,
     "texts": texts,
     "images": images,
+    "sounds": sounds,
     "own parser": own_parser,
     "transformed": transformed,
 }

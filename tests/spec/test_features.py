@@ -27,6 +27,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a selector of everything": ({"features": [{}]}, "give `dtype`, `pattern` or both"),
     "a column twice": ({"features": ["a", {"dtype": "string"}, "a"]}, "features must not repeat"),
     "an encoding without buckets": ({"encode": {"a": {"kind": "hash"}}}, "buckets"),
+    "sounds for images": ({"parser": {"sounds": {"rate": 8000, "samples": 9}}, "model": {"name": "cnn"}}, "sounds need mlp"),
     "text of a parser": (
         {"encode": CITY, "parser": {"text": {"columns": ["city"]}}, "model": {"name": "hashed_text"}},
         "leave `encode` out",

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import ImportPath, Spec
-from modyn_dagster.spec.learning.parsing import Parser, TextParserSpec
+from modyn_dagster.spec.learning.parsing import Parser, SoundParserSpec, TextParserSpec
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 #: Channels, height and width of an image.
@@ -143,6 +143,8 @@ def _input_problem(model: BoxedModelSpec, groups: Mapping[str, str] | None, pars
         return None if fits else "dlrm takes two groups of features, `numeric` and `categorical`, the latter int32 or int64"
     if groups is not None:
         return f"features in groups need dlrm or a model of your own (`factory`); {model.name} takes one input"
+    if isinstance(parser, SoundParserSpec) and not isinstance(model, LogisticRegressionSpec | MLPSpec):
+        return f"sounds need mlp, logistic_regression or a model of your own (`factory`), not {model.name}"
     if isinstance(model, HashedTextSpec | DistilBertSpec):
         return _text_problem(model, parser)
     if isinstance(model, CNNSpec | ResNetSpec) and model.shape is None and parser is None:

@@ -7,11 +7,10 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
 from modyn_dagster.training.columns.encoding import Encoding
-from modyn_dagster.training.columns.vocabulary import Vocabulary, as_bytes, packed, unpacked
+from modyn_dagster.training.columns.vocabulary import Vocabulary, as_bytes, distinct_of, packed, unpacked
 
 #: Arrays of a fitted state by name.
 State = dict[str, npt.NDArray[Any]]
@@ -98,9 +97,8 @@ class Encoder:
 
 def _hashed(values: pa.LargeBinaryArray, buckets: int) -> npt.NDArray[np.int64]:
     """Buckets of values, ``int64[n]``: their XXH32, modulo the buckets."""
-    encoded = pc.dictionary_encode(values)
-    distinct = np.array([xxhash.xxh32_intdigest(value) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
-    return np.asarray(distinct[encoded.indices.to_numpy()] % buckets)
+    distinct, places = distinct_of(values)
+    return (np.fromiter(map(xxhash.xxh32_intdigest, distinct), np.int64, len(distinct)) % buckets)[places]
 
 
 @dataclass(frozen=True, slots=True)

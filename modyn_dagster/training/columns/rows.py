@@ -47,7 +47,7 @@ def encodable(columns: Columns, name: str, source: str) -> npt.NDArray[Any]:
 def not_text(column: npt.NDArray[Any], name: str, keys: KeyArray, source: str) -> BadSample:
     """Error that names the first sample whose value is no text."""
     what = f"{source}: training.encode: column {name!r}"
-    wrong = (i for i, value in enumerate(column.tolist()) if value is not None and not isinstance(value, str))
+    wrong = (i for i, value in enumerate(column.tolist()) if value is not None and not isinstance(value, str | bytes))
     first = next(wrong, 0)
     return BadSample(what, int(keys[first]), f"{column[first]!r} is no text")
 

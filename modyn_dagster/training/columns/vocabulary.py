@@ -1,7 +1,8 @@
 """Vocabularies: the values of a column that have numbers of their own, chosen by their counts in a training set."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -21,16 +22,19 @@ def as_bytes(column: npt.NDArray[Any]) -> pa.LargeBinaryArray:
     >>> as_bytes(np.array([7, -1])).to_pylist()
     [b'7', b'-1']
     """
-    values = pa.array(column, from_pandas=column.dtype.kind == "O")
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if pa.types.is_null(values.type) or pa.types.is_boolean(values.type) or pa.types.is_integer(values.type):
-        if column.dtype.kind == "O" and not pa.types.is_null(values.type):
-            raise pa.ArrowTypeError(f"expected texts, got {values.type}")
+    if column.dtype.kind == "O":
+        values = pa.array(column, pa.large_binary(), from_pandas=True)
+        return values if values.null_count == 0 else pc.fill_null(values, b"")
+    values = pa.array(column)
+    if column.dtype.kind in "biu":
         values = values.cast(pa.large_string())
-    elif column.dtype.kind == "O" and not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
-        raise pa.ArrowTypeError(f"expected texts, got {values.type}")
-    return pc.fill_null(values.cast(pa.large_binary()), b"")
+    return values.cast(pa.large_binary())
+
+
+def distinct_of(values: pa.LargeBinaryArray) -> tuple[list[bytes], npt.NDArray[np.int64]]:
+    """Distinct values, and the place of each value among them, ``int64[n]``: what is done per value is then done for few."""
+    encoded = pc.dictionary_encode(values)
+    return encoded.dictionary.to_numpy(zero_copy_only=False).tolist(), encoded.indices.to_numpy().astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,16 @@ class Vocabulary:
 
     values: pa.LargeBinaryArray
     knows_unknown: bool
+    _numbers: Mapping[bytes, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Arrow's own look-up would hash the vocabulary anew for every batch.
+        object.__setattr__(self, "_numbers", {value: i for i, value in enumerate(self.values.to_pylist(), 1)})
 
     def numbers(self, values: pa.LargeBinaryArray) -> npt.NDArray[np.int64]:
         """Numbers of values, ``int64[n]``."""
-        found = pc.fill_null(pc.index_in(values, value_set=self.values), -1)
-        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64) + 1
+        distinct, places = distinct_of(values)
+        return np.fromiter(map(self._numbers.get, distinct, repeat(0)), np.int64, len(distinct))[places]
 
 
 class Counts:

@@ -161,7 +161,7 @@ def test_lists_of_numbers_survive_the_shard(kind: str, rows: int, width: int, si
 
 def test_a_missing_number_of_a_list_is_nan() -> None:
     settled, converted = table(parquet({"v": pa.array([[1.0, None], [2.0, 3.0]])}))
-    np.testing.assert_array_equal(reread(settled, converted, [0, 1])["v"], [[1, np.nan], [2, 3]])
+    assert str(reread(settled, converted, [0, 1])["v"]) == "[[1.0, nan], [2.0, 3.0]]"
 
 
 @pytest.mark.parametrize(

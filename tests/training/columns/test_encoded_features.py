@@ -260,3 +260,13 @@ def test_a_damaged_vocabulary_is_refused() -> None:
     found.state_dict["encode.0.offsets"][1] = 1_000
     with pytest.raises(ConfigError, match="the stored vocabulary is damaged"):
         predictor(found)
+
+
+@pytest.mark.parametrize("policy", ["rho", "craig", "dlis"])
+def test_downsampling_chooses_among_encoded_samples(policy: str) -> None:
+    table = cities()
+    chosen = {"policy": policy, "ratio": 0.5}
+    spec = learning(encode={"city": {"kind": "embedding", "dimension": 3}}, downsampling=chosen, epochs=12)
+    one, other = trained(table, spec), trained(table, spec)
+    assert_same_bits(one.state_dict, other.state_dict)
+    assert (predictor(one)(table.samples).argmax(1) == table.labels).mean() > 0.7

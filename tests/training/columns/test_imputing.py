@@ -6,13 +6,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.impute import SimpleImputer
 
 from modyn_dagster.training.columns.encoders import Encoder
 from modyn_dagster.training.columns.encoding import Encoding
 from modyn_dagster.training.columns.imputing import ExactMean, Median
+from tests.examples import examples
 
 FLOATS = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([0.0, -0.0, 5e-324, 1.7e308, -1.7e308, 1e16, 1.0])
 
@@ -23,6 +24,7 @@ def of_chunks(statistic: ExactMean | Median, values: list[float], chunk: int) ->
     return statistic.value()
 
 
+@settings(max_examples=examples(60))
 @given(st.lists(FLOATS, max_size=30), st.integers(1, 7))
 def test_a_mean_is_the_exact_one_rounded_once(values: list[float], chunk: int) -> None:
     finite = [Fraction(value) for value in values if math.isfinite(value)]
@@ -30,6 +32,7 @@ def test_a_mean_is_the_exact_one_rounded_once(values: list[float], chunk: int) -
     assert of_chunks(ExactMean(), values, chunk) == expected
 
 
+@settings(max_examples=examples(60))
 @given(st.lists(FLOATS, max_size=30), st.integers(1, 7))
 def test_a_median_is_that_of_the_standard_library(values: list[float], chunk: int) -> None:
     finite = [Fraction(value) for value in values if math.isfinite(value)]

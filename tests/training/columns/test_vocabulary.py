@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder
 
@@ -17,6 +17,7 @@ from modyn_dagster.training.columns.vocabulary import (
     as_bytes,
     vocabulary_of,
 )
+from tests.examples import examples
 
 TEXTS = st.lists(st.text(alphabet="abß\0 ", max_size=3), min_size=1, max_size=40)
 
@@ -40,6 +41,7 @@ def texts(vocabulary: Vocabulary) -> list[str]:
     return [value.decode() for value in vocabulary.values.to_pylist()]
 
 
+@settings(max_examples=examples(40))
 @given(TEXTS, TEXTS)
 def test_one_hot_columns_are_those_of_scikit_learn(train: list[str], new: list[str]) -> None:
     oracle = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
@@ -52,6 +54,7 @@ def test_one_hot_columns_are_those_of_scikit_learn(train: list[str], new: list[s
     assert not found[:, 0].any(), "no training saw an unknown value, so it says nothing"
 
 
+@settings(max_examples=examples(40))
 @given(TEXTS, st.integers(1, 5), st.integers(1, 3), st.randoms(use_true_random=False), st.integers(1, 7))
 def test_the_order_of_samples_and_chunks_does_not_matter(
     values: list[str], most: int, least: int, random: object, chunk: int
@@ -64,6 +67,7 @@ def test_the_order_of_samples_and_chunks_does_not_matter(
     assert one.knows_unknown == other.knows_unknown
 
 
+@settings(max_examples=examples(40))
 @given(TEXTS, st.integers(1, 5), st.integers(1, 3))
 def test_values_of_most_samples_are_kept_and_stand_in_the_order_of_their_bytes(values: list[str], most: int, least: int) -> None:
     distinct = sorted(set(values), key=lambda value: (-values.count(value), value.encode()))
@@ -73,6 +77,7 @@ def test_values_of_most_samples_are_kept_and_stand_in_the_order_of_their_bytes(v
     assert found.knows_unknown == (len(kept) < len(set(values)))
 
 
+@settings(max_examples=examples(40))
 @given(TEXTS, TEXTS, st.integers(1, 6))
 def test_values_of_an_earlier_vocabulary_keep_their_numbers(before: list[str], now: list[str], most: int) -> None:
     earlier = fitted(before, max_values=most)
@@ -85,6 +90,7 @@ def test_values_of_an_earlier_vocabulary_keep_their_numbers(before: list[str], n
     assert later.knows_unknown == (earlier.knows_unknown or not set(now) <= set(texts(later)))
 
 
+@settings(max_examples=examples(40))
 @given(TEXTS)
 def test_a_state_is_restored_to_the_bit(values: list[str]) -> None:
     encoders = Encoders(
@@ -106,6 +112,7 @@ def test_a_state_is_restored_to_the_bit(values: list[str]) -> None:
     assert restored.state().keys() == state.keys()
 
 
+@settings(max_examples=examples(40))
 @given(TEXTS, st.integers(1, 9))
 def test_buckets_are_those_of_xxh32(values: list[str], buckets: int) -> None:
     encoder = Encoder.of(Encoding("c", "hash", buckets=buckets))
@@ -123,7 +130,7 @@ def test_more_values_than_the_bound_are_refused_where_asked() -> None:
 
 def test_counts_are_merged_however_many_values_there_are() -> None:
     rng = np.random.default_rng(0)
-    values = [f"v{i}" for i in rng.integers(0, 30_000, 200_000).tolist()]
+    values = [f"v{i}" for i in rng.integers(0, 20_000, 60_000).tolist()]
     found = counts_of(values, 8192).table()
     expected = dict(zip(*np.unique(values, return_counts=True), strict=True))
     assert {value.decode(): n for value, n in zip(*found.to_pydict().values(), strict=True)} == expected
@@ -145,7 +152,7 @@ def test_every_kind_of_column_is_text(column: np.ndarray, expected: list[bytes])
     assert as_bytes(column).to_pylist() == expected
 
 
-@pytest.mark.parametrize("column", [["x", 3], [1, 2], [True], [1.5], [b"x", "y", {}]])
+@pytest.mark.parametrize("column", [["x", 3], [1, 2], [True], [1.5], ["x", "y", {}]])
 def test_objects_that_are_no_texts_are_refused(column: list[object]) -> None:
     with pytest.raises(pa.ArrowException):
         as_bytes(np.array(column, dtype=object))
