@@ -47,7 +47,8 @@ class Encoder:
         match self.encoding.kind:
             case "impute":
                 missing = ~np.isfinite(column)
-                out[:, 0] = np.where(missing, self.fill, column)
+                out[:, 0] = column
+                out[missing, 0] = self.fill
                 if self.encoding.indicator:
                     out[:, 1] = missing
             case "one_hot":
@@ -106,9 +107,6 @@ class Encoders:
     """Encoders of a model's columns by name."""
 
     by_column: Mapping[str, Encoder] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.by_column)
 
     def __getitem__(self, column: str) -> Encoder:
         return self.by_column[column]

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from modyn_dagster.spec.learning.features import EmbeddingSpec, HashSpec, ImputeSpec, NumberSpec, OneHotSpec
 
 #: Specs of encodings and imputations.
 Rule = OneHotSpec | HashSpec | EmbeddingSpec | NumberSpec | ImputeSpec
+Kind = Literal["one_hot", "hash", "embedding", "number", "impute"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Encoding:
     """
 
     column: str
-    kind: Literal["one_hot", "hash", "embedding", "number", "impute"]
+    kind: Kind
     room: int = 0
     buckets: int = 0
     dimension: int = 0
@@ -92,5 +93,9 @@ class Encoding:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Read the record of an architecture."""
-        return cls(**{field.name: content[field.name] for field in fields(cls) if field.name in content})
+        """Read the record of an architecture; ``ValueError`` for one that is none."""
+        found = cls(**{field.name: content[field.name] for field in fields(cls) if field.name in content})
+        sizes = (found.room, found.buckets, found.dimension, found.n_values, found.n_bytes)
+        if found.kind not in get_args(Kind) or not all(isinstance(size, int) and size >= 0 for size in sizes):
+            raise ValueError(f"{dict(content)} is no encoding of a column")
+        return found

@@ -52,3 +52,9 @@ def test_missing_numbers_are_filled_as_scikit_learn_does(by: str) -> None:
     encoder.into(new, found)
     oracle = SimpleImputer(strategy=by, add_indicator=True).fit(train[:, None])
     np.testing.assert_allclose(found, oracle.transform(new[:, None]), rtol=1e-15)
+
+
+def test_a_column_of_float32_is_filled_with_all_digits() -> None:
+    found = np.zeros((2, 1))
+    Encoder.of(Encoding("x", "impute"), fill=0.1).into(np.array([np.nan, 0.5], dtype=np.float32), found)
+    assert found.tolist() == [[0.1], [0.5]]

@@ -156,3 +156,9 @@ def test_every_kind_of_column_is_text(column: np.ndarray, expected: list[bytes])
 def test_objects_that_are_no_texts_are_refused(column: list[object]) -> None:
     with pytest.raises(pa.ArrowException):
         as_bytes(np.array(column, dtype=object))
+
+
+@pytest.mark.parametrize("content", [{"kind": "other"}, {"kind": "hash", "buckets": -1}, {"kind": "number", "n_values": "9"}])
+def test_a_record_that_is_no_encoding_is_refused(content: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="is no encoding of a column"):
+        Encoding.from_json({"column": "c"} | content)

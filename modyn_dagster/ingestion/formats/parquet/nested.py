@@ -1,8 +1,9 @@
 """Nested columns of Parquet: fields of structs as columns of their own, and lists of numbers that are all of one length."""
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -54,3 +55,14 @@ def fixed_lists(values: pa.ChunkedArray) -> pa.ChunkedArray:
     lists = pa.concat_arrays(values.chunks)
     numbers = pc.fill_null(lists.flatten(), float("nan"))
     return pa.chunked_array([pa.FixedSizeListArray.from_arrays(numbers, len(numbers) // len(lists))])
+
+
+def numbers_of(values: pa.Array) -> npt.NDArray[Any]:
+    """Values of a column as NumPy has them: ``[n]``, of lists of a fixed size ``[n, size]``.
+
+    >>> numbers_of(pa.array([[1.0, 2.0]], pa.list_(pa.float64(), 2)))
+    array([[1., 2.]])
+    """
+    if not pa.types.is_fixed_size_list(values.type):
+        return np.asarray(values.to_numpy(zero_copy_only=False))
+    return np.asarray(values.flatten().to_numpy(zero_copy_only=False)).reshape(len(values), values.type.list_size)

@@ -15,7 +15,7 @@ from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.data.rows.row_decoding import row_dtype
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats.columns import ObservedColumn, require_names
-from modyn_dagster.ingestion.formats.parquet.nested import ELEMENTS, fixed_lists, flat, is_list, list_dtype
+from modyn_dagster.ingestion.formats.parquet.nested import ELEMENTS, fixed_lists, flat, is_list, list_dtype, numbers_of
 from modyn_dagster.ingestion.sources.files import LoadedFile
 from modyn_dagster.spec.formats import ParquetFormat
 
@@ -145,9 +145,7 @@ def encode_table(columns: Sequence[Column], content: pa.Table) -> tuple[list[Byt
     for column in columns:
         values = content[column.name].combine_chunks()
         if column.dtype != "string":
-            field = records[column.name]
-            numbers = values.flatten() if pa.types.is_fixed_size_list(values.type) else values
-            field[...] = numbers.to_numpy(zero_copy_only=False).reshape(field.shape)
+            records[column.name] = numbers_of(values)
             continue
         offsets, text = _text_of(values)
         records[column.name]["offset"] = end + offsets[:-1]
