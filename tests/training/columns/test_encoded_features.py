@@ -20,6 +20,7 @@ from modyn_dagster.training.parsing.parser import Parsing
 from tests.examples import examples
 from tests.training.table import FASTEST, Table, spec_of
 from tests.training.trained import assert_same_bits, trained
+from tests.variants import represented
 
 N = 120
 ENCODINGS: dict[str, dict[str, Any]] = {
@@ -43,7 +44,7 @@ def cities(n: int = N, names: tuple[str, ...] = ("rome", "oslo", "köln", "")) -
 
 def learning(**fields: Any) -> TrainingSpec:
     model = {"model": {"name": "mlp", "hidden": [8]}, "optimizer": {"name": "adam", "lr": 0.02}}
-    return spec_of(**{**model, "epochs": 25, "batch_size": 30} | fields)
+    return spec_of(**{**model, "epochs": 15, "batch_size": 30} | fields)
 
 
 def predictor(found: TrainedModel) -> Any:
@@ -111,7 +112,7 @@ def fitted_state(spec: TrainingSpec, table: Table, chosen: Any) -> dict[str, byt
     return {name: array.tobytes() for name, array in encoders.state().items()}
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(st.sets(st.integers(0, N - 1), min_size=1), st.randoms(use_true_random=False))
 def test_what_is_fitted_depends_on_the_training_set_alone_and_not_on_its_order(chosen: set[int], random: Any) -> None:
     spec = learning(
@@ -262,7 +263,7 @@ def test_a_damaged_vocabulary_is_refused() -> None:
         predictor(found)
 
 
-@pytest.mark.parametrize("policy", ["rho", "craig", "dlis"])
+@represented("policy", ["rho", "craig", "dlis"], "laws-training", "rho")
 def test_downsampling_chooses_among_encoded_samples(policy: str) -> None:
     table = cities()
     chosen = {"policy": policy, "ratio": 0.5}
