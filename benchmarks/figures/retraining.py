@@ -20,8 +20,9 @@ from modyn_dagster.spec.learning.models import (
     MLPSpec,
     ResNetSpec,
 )
+from modyn_dagster.training.columns.input import Input
 from modyn_dagster.training.models import build_builtin
-from modyn_dagster.training.models.layout import Input, Layout
+from modyn_dagster.training.models.layout import Layout
 
 #: Their probe takes longer than a quick measurement may.
 _LARGE: Final = frozenset({"resnet50", "resnet152"})

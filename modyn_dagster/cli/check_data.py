@@ -1,7 +1,8 @@
 """Checks of a project's data before anything is registered: the first rows of its files, against specs and pipelines."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from modyn_dagster.data.tasks import non_feature_columns
 from modyn_dagster.errors import ConfigError, DataError, ModynError, StorageError, without_secrets
+from modyn_dagster.spec.learning.features import HashSpec, ImputeSpec
 from modyn_dagster.spec.load import Project
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.reading.complaints import probable
@@ -58,9 +60,11 @@ def _feature_errors(pipeline: PipelineSpec, spec: "DatasetSpec", found: "Preview
         from modyn_dagster.training.models.layout import Layout
 
         try:
-            Layout.of(pipeline.training, arrays, exclude=non_feature_columns(spec), source=f"pipeline {pipeline.name}")
+            layout = Layout.of(pipeline.training, arrays, exclude=non_feature_columns(spec), source=f"pipeline {pipeline.name}")
         except ConfigError as error:
             yield error
+        else:
+            yield from _full_vocabularies(pipeline, [each.column for each in layout.encodings], arrays, found)
 
 
 def _unusable_features(
@@ -71,14 +75,14 @@ def _unusable_features(
         if name not in arrays:
             rule = f"is not a column of the files, which have {', '.join(arrays)}{probable(name, list(arrays))}"
             yield ConfigError(f"pipeline {pipeline.name}", field, name, rule)
-        elif arrays[name].dtype.kind not in "biuf":
+        elif arrays[name].dtype.kind not in "biuf" and not _is_encoded(pipeline.training, name):
             first = next((text for head in found.heads if (text := head.first_text(name)) is not None), None)
             if first is None:
-                rule = "is not numeric in the files, and a feature is; remove it here, or convert it to numbers in the files"
+                rule = "is not numeric in the files, and a feature is: give it an encoding under `training.encode`, or remove it"
                 yield ConfigError(f"pipeline {pipeline.name}", field, name, rule)
             else:
                 what = f"{first.message}, but pipeline {pipeline.name} uses the column as a feature"
-                remedy = f"correct the file, or remove the column from `{field}`"
+                remedy = f"correct the file, give the column an encoding under `training.encode`, or remove it from `{field}`"
                 yield DataError(f"{place}/{first.file}", f"{what}; {remedy}", row=first.row, column=name)
 
 
@@ -86,9 +90,33 @@ def _features(training: TrainingSpec) -> Iterator[tuple[str, str]]:
     """Named features, with the fields that name them."""
     if isinstance(training.features, dict):
         for group, content in training.features.items():
-            yield from ((f"training.features.{group}.columns", name) for name in content.columns)
+            yield from ((f"training.features.{group}.columns", name) for name in content.columns if isinstance(name, str))
     elif training.features != "numeric":
-        yield from (("training.features", name) for name in training.features)
+        yield from (("training.features", name) for name in training.features if isinstance(name, str))
+
+
+def _is_encoded(training: TrainingSpec, name: str) -> bool:
+    return any(key == name or fnmatchcase(name, key) for key in training.encode)
+
+
+def _full_vocabularies(
+    pipeline: PipelineSpec, encodings: Collection[str], arrays: Mapping[str, npt.NDArray[Any]], found: "Preview"
+) -> Iterator[ConfigError]:
+    """Columns that have more values in the first rows of one file than their encoding may have."""
+    # Imported here, as it imports torch.
+    from modyn_dagster.training.columns.selection import rules_of
+
+    source = f"pipeline {pipeline.name}"
+    for name, rule in rules_of(pipeline.training, encodings, arrays, source).items():
+        if isinstance(rule, HashSpec | ImputeSpec) or rule.beyond != "refuse":
+            continue
+        for head in found.heads:
+            n = head.n_values(found.columns, name)
+            if n > rule.max_values:
+                what = f"column {name!r} has {n} values in the first rows of {head.loaded.path}"
+                remedy = "raise it, or say `beyond: unknown` or `kind: hash`"
+                yield ConfigError(source, f"training.encode.{name}.max_values", rule.max_values, f"{what}: {remedy}")
+                break
 
 
 def _no_values(column: "Column") -> npt.NDArray[Any]:

@@ -1,7 +1,7 @@
 """Programs of a model for other runtimes: ``torch.export``, TorchScript and ONNX, with a description of their inputs inside.
 
 A program takes the inputs of the network by position, for any number of samples, and returns raw outputs. Standardisation is
-part of it; parsers and transforms of the project are Python, and stay outside.
+part of it; parsers and transforms of the project are Python, and stay outside, as do encodings of columns, which are described.
 """
 
 import io
@@ -20,9 +20,10 @@ from modyn_dagster.model_store.export import DESCRIPTION, torchscript_without_wa
 from modyn_dagster.model_store.provenance.recipe import allowed_callable
 from modyn_dagster.serving.inputs import read_architecture
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.learning.parsing import ImageParserSpec, TextParserSpec, TokenizerParserSpec
+from modyn_dagster.spec.learning.parsing import ImageParserSpec, SoundParserSpec, TextParserSpec, TokenizerParserSpec
 from modyn_dagster.storage import atomic_file
-from modyn_dagster.training.models.layout import Input
+from modyn_dagster.training.columns.encoders import Encoder
+from modyn_dagster.training.columns.input import Input
 from modyn_dagster.training.models.network import Network
 from modyn_dagster.training.module import build_module, empty_network, refuse_transforms
 from modyn_dagster.training.predictor_record import PredictorRecord
@@ -55,7 +56,7 @@ def describe(record: PredictorRecord) -> dict[str, Any]:
             "dtype": _dtype_of(record, each),
             # Rows of numbers reach the network flat, whatever the shape of a parser's array.
             "shape": ["n", each.n_features] if each.tabular else ["n", *each.shape],
-            "columns": [name for name, width in each.columns for _ in range(width)],
+            "columns": [name for name, _, start, stop in each.parts() for _ in range(start, stop)],
         }
         for each in layout.inputs
     ]
@@ -89,6 +90,8 @@ def export_program(
     description = describe(record)
     network = _network(record, allow)
     network.load_state_dict(state_dict)
+    if network.encode is not None:
+        description["encodings"] = [_described(each) for each in network.encode.encoders().by_column.values()]
     program = Program(network.eval(), [each["name"] for each in description["inputs"]]).eval()
     example = tuple(
         torch.zeros([_EXAMPLE, *each["shape"][1:]], dtype=getattr(torch, each["dtype"])) for each in description["inputs"]
@@ -103,6 +106,17 @@ def export_program(
     with atomic_file(path) as file:
         file.write(content)
     return description
+
+
+def _described(encoder: Encoder) -> dict[str, Any]:
+    """Describe an encoder, whose work stays with the caller of a program."""
+    description = encoder.encoding.to_json()
+    if encoder.encoding.kind == "impute":
+        return description | {"fill": encoder.fill}
+    if not encoder.encoding.has_vocabulary:
+        return description
+    values = [value.decode("utf-8", "replace") for value in encoder.vocabulary.values.to_pylist()]
+    return description | {"values": values, "knows_unknown": encoder.vocabulary.knows_unknown}
 
 
 def _network(record: PredictorRecord, allow: Sequence[str]) -> Network:
@@ -123,6 +137,8 @@ def _dtype_of(record: PredictorRecord, entry: Input) -> str:
     match read_architecture(record)[0].parser:
         case ImageParserSpec(images=images):
             return images.dtype
+        case SoundParserSpec():
+            return "float32"
         case TextParserSpec() | TokenizerParserSpec():
             return "int64"
     rule = "returns arrays whose dtype is not recorded: give example inputs (--inputs FILE)"

@@ -1,11 +1,13 @@
 """Inputs of predictions: DataFrames, arrays, texts and bytes, checked and made into samples."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from pydantic import ValidationError
 
 from modyn_dagster.data.samples import Samples
@@ -33,11 +35,13 @@ class InputColumn:
         name: name of the column.
         dtype: dtype of its values; None for text.
         width: values per sample; above 1 for a sub-array.
+        encoded: True for text that is one value of a vocabulary or a bucket.
     """
 
     name: str
     dtype: np.dtype[Any] | None
     width: int = 1
+    encoded: bool = False
 
 
 def read_architecture(record: PredictorRecord) -> tuple[TrainingSpec, Layout]:
@@ -60,7 +64,8 @@ def input_columns(record: PredictorRecord) -> tuple[InputColumn, ...]:
     match spec.parser:
         case None:
             widths = {name: width for each in layout.inputs for name, width in each.columns}
-            return tuple(InputColumn(name, _dtype_of(record, name), width) for name, width in widths.items())
+            encoded = {each.column for each in layout.encodings}
+            return tuple(InputColumn(name, _dtype_of(record, name), width, name in encoded) for name, width in widths.items())
         case TextParserSpec(text=texts):
             return tuple(InputColumn(name, None) for name in texts.columns or ())
         case TokenizerParserSpec(tokenizer=texts):
@@ -73,11 +78,14 @@ def takes_texts(record: PredictorRecord) -> bool:
     return isinstance(read_architecture(record)[0].parser, TextParserSpec | TokenizerParserSpec)
 
 
-def _dtype_of(record: PredictorRecord, column: str) -> np.dtype[Any]:
+def _dtype_of(record: PredictorRecord, column: str) -> np.dtype[Any] | None:
     # A dtype of fixed rows may name a sub-array, whose shape is the column's width.
     name = record.dtypes.get(column, DEFAULT_DTYPE)
+    if name == "string":
+        return None
     try:
-        return np.dtype(name).base.newbyteorder("=")
+        dtype = np.dtype(name).base.newbyteorder("=")
+        return None if dtype.kind in "SU" else dtype
     except (TypeError, ValueError):
         raise ConfigError(record.name, f"dtypes.{column}", name, "is no dtype of numbers") from None
 
@@ -101,7 +109,7 @@ class Inputs:
         # One row of float64 columns, in the order of the network.
         plain = [each for each in layout.inputs if each.tabular and each.columns and each.dtype == "float64"]
         floats = all(column.dtype == np.float64 for column in self.columns)
-        self._plain = plain[0].name if floats and len(plain) == len(layout.inputs) == 1 else None
+        self._plain = plain[0].name if floats and len(plain) == len(layout.inputs) == 1 and not layout.encodings else None
 
     def __call__(self, data: Any) -> Samples:
         """Make samples of a DataFrame, a mapping of columns, an array ``[n, values]``, or a sequence of texts or bytes."""
@@ -138,7 +146,8 @@ class Inputs:
         columns, start = {}, 0
         for column in self.columns:
             part = rows[:, start] if column.width == 1 else rows[:, start : start + column.width]
-            columns[column.name] = self._cast(column, part)
+            is_mixed = part.dtype == object and column.dtype is not None
+            columns[column.name] = self._cast(column, self._stacked(column, part) if is_mixed else part)
             start += column.width
         return _samples(len(rows), columns)
 
@@ -155,17 +164,18 @@ class Inputs:
         return self._cast(column, array)
 
     def _stacked(self, column: InputColumn, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Numbers or rows of numbers that a DataFrame holds as objects."""
+        """Numbers, some of which may be missing, or rows of numbers that a DataFrame holds as objects."""
         try:
+            if column.width == 1 and column.dtype is not None and column.dtype.kind == "f":
+                with suppress(pa.ArrowException):
+                    return np.asarray(pa.array(values.ravel(), pa.float64(), from_pandas=True).to_numpy(zero_copy_only=False))
             return np.asarray(values.tolist())
         except ValueError:
             raise WrongInput(self._name, column.name, f"rows of {column.width} numbers", "rows of several lengths") from None
 
     def _cast(self, column: InputColumn, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if column.dtype is None:
-            if array.dtype.kind not in "OUT":
-                raise WrongInput(self._name, column.name, "texts", str(array.dtype))
-            return array.astype(object)
+            return self._texts(column, array)
         if array.dtype == column.dtype:
             return array
         if array.dtype.kind not in "biuf":
@@ -175,6 +185,20 @@ class Inputs:
         if column.dtype.kind in "biu" and not np.array_equal(cast, array):
             raise WrongInput(self._name, column.name, f"{column.dtype}, as in the dataset", f"{array.dtype} that it cannot hold")
         return cast
+
+    def _texts(self, column: InputColumn, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if column.encoded and array.dtype.kind == "f" and np.isnan(array).all():
+            # A DataFrame holds a column of which everything is missing as numbers.
+            return np.full(len(array), None, dtype=object)
+        if array.dtype.kind not in "OUT":
+            raise WrongInput(self._name, column.name, "texts", str(array.dtype))
+        texts = array.astype(object)
+        if column.encoded:
+            try:
+                pa.array(texts, pa.large_string(), from_pandas=True)
+            except pa.ArrowException as error:
+                raise WrongInput(self._name, column.name, "texts", f"other values: {error}") from error
+        return texts
 
     def _blobs(self, data: Any) -> Samples:
         listed = _listed(data)

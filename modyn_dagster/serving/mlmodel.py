@@ -14,7 +14,7 @@ from modyn_dagster import __version__
 from modyn_dagster.imports import require
 from modyn_dagster.serving.inputs import InputColumn, Inputs, read_architecture
 from modyn_dagster.serving.model_predictor import OUTPUTS
-from modyn_dagster.spec.learning.parsing import ImageParserSpec
+from modyn_dagster.spec.learning.parsing import ImageParserSpec, SoundParserSpec, SoundsSpec
 from modyn_dagster.training.predictor_record import PredictorRecord
 
 #: Module by which MLflow loads the model.
@@ -97,6 +97,8 @@ def _example(record: PredictorRecord) -> dict[str, Any] | None:
     if inputs.are_texts:
         return {"columns": [CONTENT], "data": [["text"]]}
     parser = read_architecture(record)[0].parser
+    if isinstance(parser, SoundParserSpec):
+        return {"columns": [CONTENT], "data": [[base64.b64encode(_silence(parser.sounds)).decode()]]}
     if not isinstance(parser, ImageParserSpec):
         return None
     height, width = parser.images.size
@@ -108,6 +110,18 @@ def _zero(column: InputColumn) -> Any:
         return "text"
     zero = column.dtype.type(0).item()
     return zero if column.width == 1 else [zero] * column.width
+
+
+def _silence(sounds: SoundsSpec) -> bytes:
+    import wave
+
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(sounds.channels)
+        sound.setsampwidth(2)
+        sound.setframerate(sounds.rate)
+        sound.writeframes(bytes(2 * sounds.channels))
+    return file.getvalue()
 
 
 def _grey_image(height: int, width: int) -> bytes:

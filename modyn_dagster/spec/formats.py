@@ -94,7 +94,7 @@ class JsonlFormat(Spec):
 
 
 class ParquetFormat(Spec):
-    """Parquet with flat columns; converted once into fixed-width rows of a local shard."""
+    """Parquet; converted once into fixed-width rows of a local shard. Fields of structs are columns by dotted paths."""
 
     kind: Literal["parquet"]
 

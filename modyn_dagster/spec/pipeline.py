@@ -19,7 +19,7 @@ from modyn_dagster.spec.triggers.trigger import TriggerSpec
 DISPLAY_FIELDS: Final = frozenset({"description", "owners", "display", "notify", "max_run_time"})
 #: Fields that change only the speed of a run or the size of its files; the hash leaves them out too.
 HOW_FIELDS: Final[Mapping[str, Any]] = {
-    "training": {"parser": {"workers": True, "images": {"workers": True}}, "checkpoint": True},
+    "training": {"parser": {"workers": True, "images": {"workers": True}, "sounds": {"workers": True}}, "checkpoint": True},
     "model_store": True,
     "retention": {"models": True},
     "resources": True,

@@ -7,6 +7,7 @@ from pydantic import Field, PositiveInt, StringConstraints, model_validator
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.learning.device import Device
 from modyn_dagster.spec.learning.downsampling import DownsamplingSpec
+from modyn_dagster.spec.learning.features import ColumnList, EmbeddingSpec, EncodingSpec, ImputeSpec, require_no_repeats
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec, input_mismatch
 from modyn_dagster.spec.learning.optimizers import (
     CheckpointSpec,
@@ -18,7 +19,7 @@ from modyn_dagster.spec.learning.optimizers import (
     Optimizers,
     OptimizerSpec,
 )
-from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, TextParserSpec, TokenizerParserSpec
+from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, SoundParserSpec, TextParserSpec, TokenizerParserSpec
 from modyn_dagster.spec.learning.transforms import LabelTransform, TransformSpec
 
 #: Kind of task, by the label of the dataset.
@@ -32,15 +33,14 @@ InputName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"
 class GroupSpec(Spec):
     """Columns that reach the model as one tensor ``[B, number of values]`` of one dtype."""
 
-    columns: list[str] = Field(min_length=1, description="In this order; a column of several values counts as that many.")
+    columns: ColumnList
     dtype: Literal["float32", "int32", "int64", "uint8", "bool"] = Field(
         "float32", description="float32 (float64 with precision 64-true) can be standardised; the others stay as they are."
     )
 
     @model_validator(mode="after")
     def _columns_differ(self) -> Self:
-        if len(set(self.columns)) != len(self.columns):
-            raise ValueError("columns must not repeat")
+        require_no_repeats(self.columns, "columns")
         return self
 
 
@@ -56,10 +56,20 @@ def _absent(value: object) -> bool:
 class TrainingSpec(Spec):
     """The training of one trigger."""
 
-    features: Annotated[list[str], Field(min_length=1)] | Groups | Literal["numeric"] = Field(
+    features: ColumnList | Groups | Literal["numeric"] = Field(
         "numeric",
-        description="Columns the model sees; `numeric`: all numeric ones but time, label and attributes. A mapping makes several "
-        "inputs, which a custom model's `forward` gets as keyword arguments.",
+        description="Columns the model sees; `numeric`: all numeric ones but time, label and attributes, and those that `encode` "
+        "names. A mapping makes several inputs, which a custom model's `forward` gets as keyword arguments.",
+    )
+    encode: dict[str, EncodingSpec] = Field(
+        {},
+        description="Encodings of columns of text, integers or truth values, by name or pattern. Fitted to each training set.",
+        exclude_if=lambda value: not value,
+    )
+    impute: dict[str, ImputeSpec] = Field(
+        {},
+        description="Values for missing numbers of columns of floats, by name or pattern. Fitted to each training set.",
+        exclude_if=lambda value: not value,
     )
     standardize: bool = Field(
         True, description="Hand numeric columns to the model with mean 0 and deviation 1, as found in the training set."
@@ -67,7 +77,7 @@ class TrainingSpec(Spec):
     parser: Parser | None = Field(
         None,
         description="Makes arrays of the samples' bytes where the format has no columns: an import path of a batch parser "
-        "`(list[bytes]) -> dict[str, ndarray]`, a function with workers, or images.",
+        "`(list[bytes]) -> dict[str, ndarray]`, a function with workers, images or sounds.",
     )
     transforms: list[TransformSpec] = Field(
         [], description="Of the model's inputs, in this order.", exclude_if=lambda value: not value
@@ -144,10 +154,12 @@ class TrainingSpec(Spec):
 
     @model_validator(mode="after")
     def _settings_fit(self) -> Self:
-        if isinstance(self.features, list) and len(set(self.features)) != len(self.features):
-            raise ValueError("features must not repeat")
-        if isinstance(self.parser, ImageParserSpec | TextParserSpec | TokenizerParserSpec) and self.features != "numeric":
-            raise ValueError("images and texts are one array and have no columns: leave `features` out")
+        if isinstance(self.features, list):
+            require_no_repeats(self.features, "features")
+        if isinstance(self.parser, ImageParserSpec | SoundParserSpec | TextParserSpec | TokenizerParserSpec):
+            for field in ("features", "encode", "impute"):
+                if getattr(self, field) not in ("numeric", {}):
+                    raise ValueError(f"images, sounds and texts are one array and have no columns: leave `{field}` out")
         known = list(self.features) if isinstance(self.features, dict) else ["features"]
         if strange := [each.input for each in self.transforms if each.input is not None and each.input not in known]:
             raise ValueError(f"transforms: {strange[0]!r} is no input of the model: {', '.join(known)}")
@@ -164,6 +176,11 @@ class TrainingSpec(Spec):
     @model_validator(mode="after")
     def _features_fit_the_model(self) -> Self:
         groups = {name: group.dtype for name, group in self.features.items()} if isinstance(self.features, dict) else None
-        if problem := input_mismatch(self.model, groups, self.parser):
+        embedded = next((name for name, encoding in self.encode.items() if isinstance(encoding, EmbeddingSpec)), None)
+        if problem := input_mismatch(self.model, groups, self.parser, embedded=embedded):
             raise ValueError(problem)
+        if embedded is not None and self.transforms:
+            raise ValueError(
+                f"encode: the embedding of {embedded!r} takes its column as it is, so `transforms` must not change it"
+            )
         return self

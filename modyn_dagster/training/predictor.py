@@ -15,6 +15,7 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.reproducibility.determinism import fixed_algorithms
 from modyn_dagster.reproducibility.devices import current_device, resolve_device
+from modyn_dagster.training.columns.encoders import NO_ENCODERS, Encoders
 from modyn_dagster.training.data import COLUMNS, OUTPUTS
 from modyn_dagster.training.inputs.features import Features
 from modyn_dagster.training.memory import Arrays, aligned, empty_aligned
@@ -152,9 +153,18 @@ def build_predictor(
         network.load_state_dict(state_dict)
     except RuntimeError as error:
         raise ConfigError(source, "training.model", architecture["model"], f"the stored weights do not fit: {error}") from error
-    features = Features(layout, Parsing(spec.parser, source, where))
+    features = Features(layout, Parsing(spec.parser, source, where), _encoders(network, source))
     settings = ComputeSettings(resolve_device(device, source=source, field="training.device"), threads, spec.deterministic)
     transforms = Transforms(spec, source, where)
     relabeling = Relabeling(spec.label_transform, architecture.get("label", architecture["task"]), source)
     n_outputs = int(architecture["n_outputs"])
     return Predictor(network, features, n_outputs, settings=settings, transforms=transforms, relabeling=relabeling)
+
+
+def _encoders(network: Network, source: str) -> Encoders:
+    if network.encode is None:
+        return NO_ENCODERS
+    try:
+        return network.encode.encoders()
+    except ValueError as error:
+        raise ConfigError(source, "training.encode", "(on)", f"the stored vocabulary is damaged: {error}") from error

@@ -48,6 +48,9 @@ class Files:
     def features(self, features: Any) -> None:
         self.spec("pipelines", PIPELINE | {"training": PIPELINE["training"] | {"features": features}})
 
+    def training(self, **fields: Any) -> None:
+        self.spec("pipelines", PIPELINE | {"training": PIPELINE["training"] | fields})
+
     def drop(self, name: str, text: str) -> str:
         (self.data / name).write_text(text)
         return str(self.data / name)
@@ -82,10 +85,34 @@ def test_a_column_of_text_as_a_feature_is_refused_with_the_first_row_that_shows_
     path = files.drop("1.csv", "time,x,team,label\n2020-01-01,1,7,0\n2020-01-02,2,BOS,1\n2020-01-03,2,NYA,1\n")
     assert files.errors() == [
         f"{path}, row 2, column 'team': 'BOS' is no number, but pipeline hourly uses the column as a feature; "
-        "correct the file, or remove the column from `training.features`"
+        "correct the file, give the column an encoding under `training.encode`, or remove it from `training.features`"
     ]
     files.features("numeric")
     assert files.check().exit_code == 0
+
+
+def test_a_column_of_text_with_an_encoding_is_a_feature(files: Files) -> None:
+    files.drop("1.csv", "time,x,team,label\n2020-01-01,1.5,BOS,0\n2020-01-02,,NYA,1\n")
+    files.training(features=["x", {"dtype": "string"}], encode={"te*": {"kind": "one_hot"}}, impute={"*": {}})
+    assert files.check().exit_code == 0
+
+
+def test_encodings_that_the_files_cannot_have_are_refused(files: Files) -> None:
+    many = "".join(f"2020-01-{day:02},1.5,t{day},{day % 2}\n" for day in range(1, 30))
+    path = files.drop("1.csv", f"time,x,team,label\n{many}")
+    files.training(features=["x", "team"], encode={"team": {"kind": "one_hot", "max_values": 28}})
+    assert files.errors() == [
+        "pipeline hourly: training.encode.team.max_values: column 'team' has 29 values in the first rows of 1.csv: "
+        "raise it, or say `beyond: unknown` or `kind: hash` (found 28)"
+    ], path
+    files.training(features=["x", "team"], encode={"team": {"kind": "one_hot", "max_values": 28, "beyond": "unknown"}})
+    assert files.check().exit_code == 0
+    files.training(features=[{"pattern": "price_*"}])
+    [error] = files.errors()
+    assert "training.features.0: selects no column; known: time (string), x (float64), team (string), label (int64)" in error
+    files.training(features=["x"], encode={"x": {"kind": "one_hot"}})
+    [error] = files.errors()
+    assert "training.encode: is float64: text, integers and truth values can be encoded" in error
 
 
 def test_a_feature_that_is_no_column_names_the_probable_one(files: Files) -> None:

@@ -1,5 +1,6 @@
 """``modyn-dagster init NAME --from FILE``: guesses, refusals, and projects that pass their check."""
 
+import io
 import json
 import re
 import shutil
@@ -21,7 +22,7 @@ from modyn_dagster.cli.init import look
 from modyn_dagster.cli.init.content import scalar
 from modyn_dagster.cli.init.folder import new_folder
 from modyn_dagster.cli.init.look import look_at
-from modyn_dagster.cli.init.roles import features
+from modyn_dagster.cli.init.roles import Features, features
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.values.yaml_values import read_yaml
 from tests.cli.drawn_tables import DAYS, N, plain, table
@@ -278,10 +279,34 @@ def test_a_folder_with_files_of_other_columns_is_refused() -> None:
 
 
 def test_texts_are_learnt_from_where_there_are_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = init(table({"time": DAYS, "words": [f"word {i % 5}" for i in range(N)], "label": ["a", "b"] * 30}))
+    result = init(table({"time": DAYS, "words": [f"word {i}" for i in range(N)], "label": ["a", "b"] * 30}))
     assert result.exit_code == 0, result.stderr
     assert training()["parser"]["text"]["columns"] == ["words"]
     require_sound(monkeypatch)
+
+
+def test_texts_of_few_values_are_features_and_others_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = {"a: b": [["x", "y"][i % 2] for i in range(N)], "note": [f"note {i}" for i in range(N)]}
+    result = init(table({"time": DAYS, "price": [i / 7 for i in range(N)], **words, "label": [i % 2 for i in range(N)]}))
+    assert result.exit_code == 0, result.stderr
+    assert "features: 1 columns of numbers and 1 of texts with few values; left out" in result.stdout
+    assert training()["features"] == ["price", "a: b"]
+    assert training()["encode"] == {"a: b": {"kind": "one_hot", "beyond": "unknown"}}
+    require_sound(monkeypatch)
+
+
+def test_structs_and_lists_of_parquet_are_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [{"city": ["x", "y"][i % 2], "size": i / 3} for i in range(N)]
+    content = {"time": DAYS, "place": places, "vector": [[i / 2, 1.0] for i in range(N)], "label": [i % 2 for i in range(N)]}
+    file = io.BytesIO()
+    pq.write_table(pa.table(content), file)
+    result = init(file.getvalue(), file="data.parquet")
+    assert result.exit_code == 0, result.stderr
+    assert training()["features"] == ["place.size", "vector", "place.city"]
+    assert list(training()["encode"]) == ["place.city"]
+    require_sound(monkeypatch)
+    refused = CliRunner().invoke(main, ["init", "other", "--from", "data.parquet", "--label", "vector"])
+    assert "column 'vector' is empty in every row" in refused.stderr
 
 
 @pytest.mark.parametrize("file", ["we[i]rd *?.csv", "a b: c#.csv", "quo\"te's.csv", "ünï.CSV"])
@@ -397,7 +422,7 @@ def test_any_column_names_make_a_project_that_says_them(names: list[str]) -> Non
     if result.exit_code == 1:
         # A name that says that the column names something is no feature, and the only one here.
         assert "no column to learn from" in result.stderr
-        assert features(look_at(Path("data.csv")), [time, label, id]) == ([], [], [x])
+        assert features(look_at(Path("data.csv")), [time, label, id]) == Features([], [], [], [x])
         assert not Path("shop").exists()
         return
     assert result.exit_code == 0, (result.stderr, result.exception)

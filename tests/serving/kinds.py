@@ -1,6 +1,7 @@
 """Trained models of every kind of input, with their samples and the record that a registered version would have."""
 
 import io
+import wave
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -79,6 +80,21 @@ def regression() -> Kind:
     return kind(Table({"x": rng.normal(size=24)}, targets=rng.normal(size=24)), task="target")
 
 
+def encoded() -> Kind:
+    """Texts and numbers of which some are missing, encoded in every way."""
+    rng = _rng()
+    city, code = (np.array(values * 6, dtype=object) for values in (["rome", "oslo", "", "köln"], ["a", "b", "b", "c"]))
+    size = np.where(rng.random(24) < 0.3, np.nan, rng.normal(size=24))
+    columns = {"size": size, "city": city, "code": code, "floor": rng.integers(0, 3, 24), "old": rng.random(24) > 0.5}
+    encode = {
+        "city": {"kind": "one_hot"},
+        "code": {"kind": "embedding", "dimension": 2},
+        "floor": {"kind": "hash", "buckets": 4},
+    }
+    model = {"name": "mlp", "hidden": [4]}
+    return kind(Table(columns, labels=_labels()), encode=encode, impute={"*": {"indicator": True}}, model=model)
+
+
 def text_columns() -> Kind:
     title, body = np.array(["good", "bad", None] * 8, dtype=object), np.array(["a b", "c", ""] * 8, dtype=object)
     parser = {"text": {"columns": ["title", "body"], "buckets": 50, "length": 4}}
@@ -101,6 +117,19 @@ def images() -> Kind:
     return kind(Table({}, labels=_labels(), blobs=blobs), parser=parser, model={"name": "mlp", "hidden": [4]})
 
 
+def sounds() -> Kind:
+    rng = _rng()
+    blobs = []
+    for _ in range(24):
+        file = io.BytesIO()
+        with wave.open(file, "wb") as sound:
+            sound.setparams((1, 2, 8000, 0, "NONE", ""))
+            sound.writeframes(rng.bytes(16))
+        blobs.append(file.getvalue())
+    parser = {"sounds": {"rate": 8000, "samples": 8}}
+    return kind(Table({}, labels=_labels(), blobs=blobs), parser=parser, model={"name": "mlp", "hidden": [4]})
+
+
 def own_parser() -> Kind:
     blobs = [f"{x:.3f},{y:.3f}".encode() for x, y in _rng().normal(size=(24, 2))]
     return kind(Table({}, labels=_labels(), blobs=blobs), parser="tests.training.parsing_user_code:two_numbers")
@@ -114,10 +143,12 @@ KINDS: Final[Mapping[str, Callable[[], Kind]]] = {
     "numbers": numbers,
     "double": lambda: numbers(precision="64-true"),
     "groups": groups,
+    "encoded": encoded,
     "regression": regression,
     "text columns": text_columns,
     "texts": texts,
     "images": images,
+    "sounds": sounds,
     "own parser": own_parser,
     "transformed": transformed,
 }

@@ -15,14 +15,22 @@ from modyn_dagster.errors import ConfigError, MissingExtra, ModynError
 from modyn_dagster.model_store.export import DESCRIPTION
 from modyn_dagster.serving.exporting import export_program
 from modyn_dagster.serving.model_predictor import softmax
+from modyn_dagster.training.columns.encoders import Encoders
 from modyn_dagster.training.inputs.features import Features
 from modyn_dagster.training.module import spec_of_architecture
 from modyn_dagster.training.parsing.parser import Parsing
-from tests.serving.kinds import KINDS, Kind, groups, numbers
+from tests.serving.kinds import KINDS, Kind, encoded, groups, numbers
 
 OWN = ("tests.training.training_user_code",)
-QUICK = [("numbers", ".pt"), ("groups", ".pt"), ("numbers", ".pt2"), ("text columns", ".pt2"), ("groups", ".onnx")]
-EXPORTED = ["numbers", "double", "groups", "regression", "text columns", "texts", "images", "own parser"]
+QUICK = [
+    ("numbers", ".pt"),
+    ("groups", ".pt"),
+    ("numbers", ".pt2"),
+    ("text columns", ".pt2"),
+    ("encoded", ".pt2"),
+    ("groups", ".onnx"),
+]
+EXPORTED = ["numbers", "double", "groups", "encoded", "regression", "text columns", "texts", "images", "own parser"]
 
 Arrays = Sequence[npt.NDArray[Any]]
 
@@ -30,7 +38,9 @@ Arrays = Sequence[npt.NDArray[Any]]
 def arrays_of(made: Kind) -> Arrays:
     """Inputs of the network, as a caller prepares them by the description."""
     spec, layout = spec_of_architecture(made.record().architecture)
-    return list(Features(layout, Parsing(spec.parser, "p"))(made.table.samples).values())
+    state = {name.removeprefix("encode."): tensor.numpy() for name, tensor in made.model.state_dict.items()}
+    encoders = Encoders.of_state(layout.encodings, state)
+    return list(Features(layout, Parsing(spec.parser, "p"), encoders)(made.table.samples).values())
 
 
 def run_pt2(path: Path) -> tuple[Callable[[Arrays], Any], Any]:
@@ -91,6 +101,19 @@ def test_columns_of_an_input_are_described_in_order(tmp_path: Path) -> None:
         ("categorical", ["c"]),
     ]
     assert zipfile.is_zipfile(tmp_path / "m.pt2")
+
+
+def test_encodings_that_stay_with_the_caller_are_described_with_their_values(tmp_path: Path) -> None:
+    made = encoded()
+    description = export_program(made.record(), made.model.state_dict, tmp_path / "m.pt2")
+    [row] = description["inputs"]
+    assert row["columns"] == ["size"] * 2 + ["city"] * 5 + ["code"] + ["floor"] * 4 + ["old"]
+    by_column = {each["column"]: each for each in description["encodings"]}
+    assert by_column["city"]["values"] == ["", "köln", "oslo", "rome"]
+    assert by_column["code"]["kind"] == "embedding"
+    assert by_column["code"]["values"] == ["a", "b", "c"]
+    assert by_column["size"]["fill"] == pytest.approx(float(np.nanmean(made.table.columns["size"])))
+    assert by_column["floor"] == {"column": "floor", "kind": "hash", "buckets": 4}
 
 
 def test_programs_without_the_library_for_them_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

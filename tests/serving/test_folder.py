@@ -13,10 +13,10 @@ import torch
 from mlflow.models import Model
 from safetensors.torch import load_file
 
-from modyn_dagster.errors import ConfigError, CorruptFile, ModynError
+from modyn_dagster.errors import ConfigError, CorruptFile, ModynError, WrongInput
 from modyn_dagster.serving import load_folder, write_folder
 from modyn_dagster.serving.model_folder import write_description
-from tests.serving.kinds import KINDS, Kind, groups, kind, numbers, regression
+from tests.serving.kinds import KINDS, Kind, encoded, groups, kind, numbers, regression
 from tests.serving.served import frame
 from tests.training.table import Table
 
@@ -49,6 +49,36 @@ def test_pyfunc_and_our_predictor_give_the_bits_of_evaluation(name: str, tmp_pat
         assert plain.predict(by_name, "outputs").tobytes() == expected.tobytes()
     else:
         assert plain.predict(made.table.blobs, "outputs").tobytes() == expected.tobytes()
+
+
+def test_texts_and_numbers_that_are_missing_are_predicted_in_every_form(tmp_path: Path) -> None:
+    made = encoded()
+    model = load_folder(written(made, tmp_path / "model"))
+    plain = {"size": [np.nan, 0.5], "city": ["", "lima"], "code": ["b", ""], "floor": [1, 2], "old": [True, False]}
+    expected = model.predict(
+        {name: np.array(values, dtype=object if name in ("city", "code") else None) for name, values in plain.items()}, "outputs"
+    )
+    frame = pd.DataFrame(plain)
+    missing = frame.assign(city=np.array([None, "lima"], dtype=object), code=np.array(["b", np.nan], dtype=object))
+    nullable = missing.assign(size=pd.array([pd.NA, 0.5], dtype="Float64"), city=pd.array([pd.NA, "lima"], dtype="string"))
+    for given in (frame, missing, nullable, missing.astype({"city": "category"}), frame.to_numpy(dtype=object)):
+        assert model.predict(given, "outputs").tobytes() == expected.tobytes()
+    nothing = frame.assign(city=np.nan, code=np.array([None, None], dtype=object))
+    assert np.isfinite(model.predict(nothing, "outputs")).all()
+    by_mlflow = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    assert by_mlflow.predict(missing, params={"output": "outputs"}).tobytes() == expected.tobytes()
+
+
+def test_values_that_are_no_texts_are_refused_by_column(tmp_path: Path) -> None:
+    made = encoded()
+    model = load_folder(written(made, tmp_path / "model"))
+    frame = pd.DataFrame({"size": [0.5], "city": ["rome"], "code": ["a"], "floor": [1], "old": [True]})
+    with pytest.raises(WrongInput, match="column 'city' must be texts, found int64"):
+        model.predict(frame.assign(city=[3]))
+    with pytest.raises(WrongInput, match=r"column 'code' must be texts, found other values: .*dict"):
+        model.predict(frame.assign(code=np.array([{}], dtype=object)))
+    with pytest.raises(WrongInput, match="column 'city' must be there"):
+        model.predict(frame.drop(columns="city"))
 
 
 @pytest.mark.parametrize("name", KINDS)

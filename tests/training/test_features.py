@@ -7,8 +7,9 @@ import numpy.typing as npt
 import pytest
 
 from modyn_dagster.errors import ConfigError, TrainingError, WrongShape
+from modyn_dagster.training.columns.input import Input
 from modyn_dagster.training.inputs.features import Features
-from modyn_dagster.training.models.layout import Input, Layout
+from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.parsing.parser import Parsing
 from tests.training.table import MakeTable, Table, spec_of
 
@@ -60,7 +61,7 @@ def test_an_unknown_column_is_refused_with_the_known_ones(mixed: Table) -> None:
 
 
 def test_a_column_of_text_is_refused(mixed: Table) -> None:
-    with pytest.raises(ConfigError, match=r"training.features: is not numeric but object .*'name'"):
+    with pytest.raises(ConfigError, match=r"training.features: is text: give it an encoding .*'name'"):
         features_of(mixed, features=["name"])
 
 

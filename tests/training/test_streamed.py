@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
 
@@ -19,6 +20,7 @@ from modyn_dagster.data.reader import SampleReader
 from modyn_dagster.data.rows.row_decoding import row_dtype
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import BadSample, CorruptFile, NonFiniteLoss, UnknownKey
+from modyn_dagster.ingestion.formats.parquet import encode_table
 from modyn_dagster.keys import KeyArray, keys_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.training import TrainingSpec
@@ -28,6 +30,7 @@ from modyn_dagster.training.inputs.dataset_statistics import measure_dataset
 from modyn_dagster.training.parsing.parser import Parsing
 from tests.training.rows_on_disk import ROW, write_batch
 from tests.training.table import spec_of
+from tests.variants import represented
 
 SIZES = [150, 170]
 N = sum(SIZES)
@@ -43,13 +46,19 @@ WAYS = [
 ]
 
 
-def reader_of(home: Path, format_: dict[str, Any], blobs: list[bytes], columns: list[Column] | None = None) -> SampleReader:
-    """Samples in two batches, as ingestion leaves them."""
+def reader_of(
+    home: Path,
+    format_: dict[str, Any],
+    blobs: list[bytes],
+    columns: list[Column] | None = None,
+    behind: tuple[bytes, bytes] = (b"", b""),
+) -> SampleReader:
+    """Samples in two batches, as ingestion leaves them, with further bytes behind those of each."""
     indexes, first = {}, 0
     for ordinal, n in enumerate(SIZES):
         part = blobs[first : first + n]
         lengths = [len(blob) for blob in part]
-        indexes[ordinal] = write_batch(home, "d", ordinal, b"".join(part), lengths, LABELS[first : first + n])
+        indexes[ordinal] = write_batch(home, "d", ordinal, b"".join(part) + behind[ordinal], lengths, LABELS[first : first + n])
         first += n
     files = format_["kind"] == "files"
     spec = {
@@ -80,10 +89,11 @@ def grouped_rows(home: Path) -> tuple[SampleReader, dict[str, Any]]:
 
 
 def parquet(home: Path) -> tuple[SampleReader, dict[str, Any]]:
-    columns = [Column("x", "float64"), Column("flag", "bool"), Column("kind", "int64")]
+    columns = [Column("x", "float64"), Column("flag", "bool"), Column("kind", "int64"), Column("vector", "(3,)<f4")]
     rng = np.random.default_rng(2)
     rows = np.empty(N, dtype=row_dtype(columns))
     rows["x"], rows["flag"], rows["kind"] = rng.normal(1e6 + LABELS, 1), rng.integers(0, 2, N), LABELS
+    rows["vector"] = rng.normal(size=(N, 3))
     return reader_of(home, {"kind": "parquet"}, [row.tobytes() for row in rows], columns), {}
 
 
@@ -94,6 +104,33 @@ def csv(home: Path) -> tuple[SampleReader, dict[str, Any]]:
         f"{x:.4f},s{i},{int(n)}".encode() for i, (x, n) in enumerate(zip(rng.normal(LABELS), rng.integers(0, 99, N), strict=True))
     ]
     return reader_of(home, {"kind": "csv"}, blobs, columns), {}
+
+
+def encoded_csv(home: Path) -> tuple[SampleReader, dict[str, Any]]:
+    """Texts, and numbers of which some are missing."""
+    columns = [Column("x", "float64"), Column("name", "string"), Column("n", "int64")]
+    rng = np.random.default_rng(7)
+    numbers = [f"{x:.4f}" if i % 5 else "" for i, x in enumerate(rng.normal(LABELS))]
+    blobs = [f"{x},{'abc'[label]}{i % 7},{i % 4}".encode() for i, (x, label) in enumerate(zip(numbers, LABELS, strict=True))]
+    encode = {"name": {"kind": "one_hot", "max_values": 15, "beyond": "unknown"}, "n": {"kind": "hash", "buckets": 3}}
+    fields = {"encode": encode, "features": ["x", "name", "n"], "impute": {"x": {"by": "median", "indicator": True}}}
+    return reader_of(home, {"kind": "csv"}, blobs, columns), fields
+
+
+def encoded_parquet(home: Path) -> tuple[SampleReader, dict[str, Any]]:
+    """Texts behind the rows of a shard."""
+    columns = [Column("x", "float64"), Column("name", "string"), Column("kind", "int64")]
+    names = [f"{'abc'[label]}{i % 5}" for i, label in enumerate(LABELS)]
+    rows: list[bytes] = []
+    texts: list[bytes] = []
+    for part in (slice(0, SIZES[0]), slice(SIZES[0], N)):
+        x, n = np.full(N, 0.5)[part], len(LABELS[part])
+        content = pa.table({"x": x, "name": pa.array(names[part], pa.large_string()), "kind": LABELS[part]})
+        (records, *others), width = encode_table(columns, content)
+        rows += [row.tobytes() for row in records.reshape(n, width)]
+        texts.append(b"".join(each.tobytes() for each in others))
+    reader = reader_of(home, {"kind": "parquet"}, rows, columns, (texts[0], texts[1]))
+    return reader, {"encode": {"name": {"kind": "embedding", "dimension": 4}}, "features": ["x", "name"]}
 
 
 def parsed(home: Path) -> tuple[SampleReader, dict[str, Any]]:
@@ -125,7 +162,7 @@ def jpeg(label: int, seed: int) -> bytes:
     return file.getvalue()
 
 
-FORMATS = [fixed_rows, grouped_rows, parquet, csv, parsed, parsed_one_by_one, images]
+FORMATS = [fixed_rows, grouped_rows, parquet, csv, encoded_csv, encoded_parquet, parsed, parsed_one_by_one, images]
 Format = Callable[[Path], tuple[SampleReader, dict[str, Any]]]
 
 
@@ -166,7 +203,9 @@ def test_every_way_to_the_samples_gives_the_same_bits(make: Format, tmp_path: Pa
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("make", FORMATS)
+@represented(
+    "make", {make.__name__: make for make in FORMATS}, "laws-training", "fixed_rows", "parquet", "csv", "parsed", "images"
+)
 def test_what_is_learnt_is_predicted_from_samples_as_readers_give_them(make: Format, tmp_path: Path, user_code: str) -> None:
     reader, fields = make(tmp_path)
     found = trained(reader, spec_of(**{"epochs": 30, "optimizer": {"lr": 0.05}, "batch_size": 50, **fields}), WAYS[2])

@@ -110,7 +110,7 @@ def project_from_data(target: Path, file: Path, options: Mapping[str, str | None
     look = look_at(file)
     columns = choose_columns(look, target.name, Asked(**options), ask=ask)
     rhythm = Rhythm.of(look, columns.time)
-    model = "tabular/code" if columns.numbers else "text/code"
+    model = "tabular/code" if columns.has_rows else "text/code"
     files = render(["shared", "own", model], project_values(target, look, columns, rhythm))
     require_sound(files[f"datasets/{target.name}.yaml"], look)
     with new_folder(target) as folder:
@@ -127,10 +127,10 @@ def _say_columns(columns: "Columns") -> None:
     say(f"time: {time.column!r} ({time.reason})")
     say(f"label: {label.column!r} ({label.reason})")
     say(f"id: {columns.id_reason}" if columns.id is None else f"id: {columns.id!r} ({columns.id_reason})")
-    used = (
-        f"{len(columns.numbers)} columns of numbers" if columns.numbers else f"the words of {len(columns.texts)} columns of text"
-    )
-    left = [*(columns.texts if columns.numbers else []), *columns.naming]
+    kinds = {"columns of numbers": columns.numbers, "of texts with few values": columns.categories}
+    rows = " and ".join(f"{len(names)} {kind}" for kind, names in kinds.items() if names)
+    used = rows if columns.has_rows else f"the words of {len(columns.texts)} columns of text"
+    left = [*(columns.texts if columns.has_rows else []), *columns.naming]
     listed = ", ".join(map(repr, left[:5])) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
     say(f"features: {used}" + (f"; left out, as text or as names of something: {listed}" if left else ""))
 

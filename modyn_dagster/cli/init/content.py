@@ -32,15 +32,24 @@ _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Columns:
-    """Roles of the columns: time, label, id, and those that models learn from, numbers or else texts; ``naming`` are left out."""
+    """Roles of the columns: time, label, id, and those that models learn from; ``naming`` are left out.
+
+    Beside numbers and texts of few values (``categories``), other texts are left out; without both, their words are learnt from.
+    """
 
     time: TimeColumn
     label: LabelColumn
     id: str | None
     id_reason: str
     numbers: Sequence[str]
+    categories: Sequence[str]
     texts: Sequence[str]
     naming: Sequence[str]
+
+    @property
+    def has_rows(self) -> bool:
+        """Test that a sample is a row of numbers and categories, not the words of its texts."""
+        return bool(self.numbers or self.categories)
 
 
 @dataclass(frozen=True)
@@ -113,7 +122,7 @@ def project_values(folder: Path, look: Look, columns: Columns, rhythm: Rhythm) -
         "SPAN": rhythm.span,
         "INTERVAL": rhythm.interval,
         "INPUTS": _inputs(columns),
-        "BUILT_IN": "mlp" if columns.numbers else "hashed_text, buckets: 4096",
+        "BUILT_IN": "mlp" if columns.has_rows else "hashed_text, buckets: 4096",
         "METRICS": ", ".join(metrics),
     }
 
@@ -178,10 +187,12 @@ def _classes(label: LabelColumn) -> str:
 
 
 def _inputs(columns: Columns) -> str:
-    if not columns.numbers:
+    if not columns.has_rows:
         listed = ", ".join(map(scalar, columns.texts))
         sizes = "buckets: 4096\n      length: 64"
         return f"  parser: # words to numbers, without a vocabulary\n    text:\n      columns: [{listed}]\n      {sizes}"
+    encode = "".join(f"\n    {scalar(name)}: {{kind: one_hot, beyond: unknown}}" for name in columns.categories)
+    encoded = f"\n  encode: # a column per value, as of each training set; also hash, embedding{encode}" if encode else ""
     if len(columns.numbers) > _LISTED and not columns.naming:
-        return "  features: numeric # all columns of numbers but time, id and label"
-    return f"  features: [{', '.join(map(scalar, columns.numbers))}]"
+        return f"  features: numeric # all columns of numbers but time, id and label, and those that are encoded{encoded}"
+    return f"  features: [{', '.join(map(scalar, [*columns.numbers, *columns.categories]))}]{encoded}"

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
 from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.data.rows.row_decoding import is_sub_array
 from modyn_dagster.errors import ConfigError, DataError
 from modyn_dagster.ingestion.containment import contained, contained_in_memory
 from modyn_dagster.ingestion.formats import row_format
@@ -44,7 +45,7 @@ class Rows:
 
     Attributes:
         columns: in order.
-        values: per column, each of the same length.
+        values: per column, each of the same length; nulls of columns of lists.
         texts: of columns of integers, as they are written.
         is_whole: these are all rows of the file.
         n_rows: of the file; estimated by its size unless ``is_whole`` or Parquet says it.
@@ -66,7 +67,9 @@ class Rows:
             with contained_in_memory(name):
                 rows = row_format(format).open(loaded)
                 columns = [column.resolved() for column in rows.find_columns()]
-                values = rows.convert(columns, {column.name for column in columns})
+                scalars = {column.name for column in columns if not is_sub_array(column.dtype)}
+                values = rows.convert(columns, scalars)
+                values |= {column.name: pa.nulls(len(rows)) for column in columns if column.name not in scalars}
                 texts = _texts(rows, format, columns)
         n_rows = len(rows)
         if size > WHOLE:

@@ -51,11 +51,11 @@ def choose_columns(look: Look, project: str, asked: Asked, *, ask: bool) -> Colu
     label = choose_label(look, label_name, cast("LabelKind | None", asked.label_kind), taken)
     id, reason = _id(look, project, asked.id, [time.column, label.column], ask=ask)
     roles = [time.column, label.column, *([] if id is None else [id])]
-    numbers, texts, naming = features(look, roles)
-    if not numbers and not texts:
-        rule = f"has no column to learn from beside {listed([*roles, *naming])}: add columns of numbers or text"
+    left = features(look, roles)
+    if not (left.numbers or left.categories or left.texts):
+        rule = f"has no column to learn from beside {listed([*roles, *left.naming])}: add columns of numbers or text"
         raise refused("--from", str(look.root), rule)
-    return Columns(time, label, id, reason, numbers, texts, naming)
+    return Columns(time, label, id, reason, *left)
 
 
 def _id(look: Look, project: str, given: str | None, taken: Sequence[str], *, ask: bool) -> tuple[str | None, str]:

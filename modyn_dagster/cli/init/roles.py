@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from modyn_dagster.cli.init.look import LISTED, Look, listed, refused
+from modyn_dagster.data.rows.row_decoding import is_sub_array
 from modyn_dagster.spec.reading.complaints import probable
 
 LabelKind = Literal["class", "target"]
@@ -24,6 +25,8 @@ _CLASSES: Final = 20
 _LARGEST: Final = 100
 #: Names of classes that a spec lists.
 _NAMED: Final = 50
+#: Values of a column that becomes one column per value.
+_CATEGORIES: Final = 50
 
 
 @dataclass(frozen=True)
@@ -114,13 +117,33 @@ def require_id(look: Look, column: str, taken: Sequence[str]) -> None:
         raise refused("--id", column, f"column {column!r} cannot be the id: {fault}; name another with --id, or none")
 
 
-def features(look: Look, taken: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-    """Columns that models may learn from: numbers, texts, and those that are left out as they name something."""
+class Features(NamedTuple):
+    """Columns that models may learn from: numbers, texts of few values, other texts; ``naming`` ones name something."""
+
+    numbers: list[str]
+    categories: list[str]
+    texts: list[str]
+    naming: list[str]
+
+
+def features(look: Look, taken: Sequence[str]) -> Features:
+    """Choose the columns that models may learn from."""
     rest = [column for column in look.first.columns if column.name not in taken]
     naming = [each.name for each in rest if _NAMING.search(each.name) or _CAMEL.search(each.name)]
-    numbers = [each.name for each in rest if each.name not in naming and each.dtype in ("int64", "float64", "bool")]
+    numbers = [each.name for each in rest if each.name not in naming and _is_numeric(each.dtype)]
     texts = [each.name for each in rest if each.name not in naming and each.dtype == "string"]
-    return numbers, texts, naming
+    categories = [name for name in texts if _is_category(look.first.values[name])]
+    return Features(numbers, categories, [name for name in texts if name not in categories], naming)
+
+
+def _is_numeric(dtype: str) -> bool:
+    return dtype in ("int64", "float64", "bool") or is_sub_array(dtype)
+
+
+def _is_category(texts: pa.Array) -> bool:
+    """Test that texts are few values that come again and again."""
+    n_values = len(pc.unique(texts))
+    return 1 < n_values <= min(_CATEGORIES, len(texts) // 3)
 
 
 def _require_free(look: Look, option: str, column: str, taken: Sequence[str]) -> None:

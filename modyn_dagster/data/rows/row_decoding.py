@@ -18,9 +18,18 @@ _STRING: Final = np.dtype([("offset", "<i8"), ("length", "<i8")])
 _FIELDS: Final = {"int64": "<i8", "float64": "<f8", "bool": "?", "string": _STRING, "timestamp": "<M8[us]"}
 
 
+def is_sub_array(dtype: str) -> bool:
+    """Test for the dtype of a column with several values per sample.
+
+    >>> is_sub_array("(16,)<f4"), is_sub_array("float64")
+    (True, False)
+    """
+    return dtype.startswith("(")
+
+
 def row_dtype(columns: Sequence[Column]) -> np.dtype[Any]:
-    """Record dtype of one converted row in a shard."""
-    return np.dtype([(column.name, _FIELDS[column.dtype]) for column in columns])
+    """Record dtype of one converted row in a shard. A dtype of no scalar is that of a sub-array, as NumPy writes it."""
+    return np.dtype([(column.name, _FIELDS.get(column.dtype, column.dtype)) for column in columns])
 
 
 def _decode_field(column: Column, field: npt.NDArray[Any], fetch: Fetch) -> npt.NDArray[Any]:

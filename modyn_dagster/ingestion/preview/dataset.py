@@ -52,6 +52,14 @@ class Head:
                 return DataError(self.loaded.path, f"{texts[row].as_py()!r} is no number", row=row + 1, column=column)
         return None
 
+    def n_values(self, columns: Sequence[Column], name: str) -> int:
+        """Number of different values of a column in these rows; 0 where they cannot be read, or lack it."""
+        with suppress(DataError):
+            present = self.rows.present(columns, {column.name for column in columns} - {each.name for each in self.observed})
+            if name in {column.name for column in present}:
+                return len(pc.unique(self.rows.convert(present, [name])[name]))
+        return 0
+
 
 @dataclass(frozen=True)
 class Preview:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import ImportPath, Spec
-from modyn_dagster.spec.learning.parsing import Parser, TextParserSpec
+from modyn_dagster.spec.learning.parsing import Parser, SoundParserSpec, TextParserSpec
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 #: Channels, height and width of an image.
@@ -120,21 +120,31 @@ def takes_rows(model: ModelSpec) -> bool:
     return isinstance(model, LogisticRegressionSpec | MLPSpec)
 
 
-def input_mismatch(model: ModelSpec, groups: Mapping[str, str] | None, parser: Parser | None) -> str | None:
+def input_mismatch(
+    model: ModelSpec, groups: Mapping[str, str] | None, parser: Parser | None, *, embedded: str | None = None
+) -> str | None:
     """Reason for which features and parser do not fit a model; None if they fit, as far as specs tell.
 
     Args:
         model: spec of the model.
         groups: dtypes of groups of features by name.
         parser: spec of the parser.
+        embedded: a column with the encoding `embedding`, if there is one.
     """
-    if isinstance(model, CustomSpec):
-        return None
+    if embedded is not None and not isinstance(model, LogisticRegressionSpec | MLPSpec):
+        rule = "only mlp and logistic_regression make embeddings; a model with tables of its own takes `kind: number`"
+        return f"encode: {embedded!r} has an embedding: {rule}, in a group of integers"
+    return None if isinstance(model, CustomSpec) else _input_problem(model, groups, parser)
+
+
+def _input_problem(model: BoxedModelSpec, groups: Mapping[str, str] | None, parser: Parser | None) -> str | None:
     if isinstance(model, DLRMSpec):
         fits = groups is not None and set(groups) == {"numeric", "categorical"} and groups["categorical"].startswith("int")
         return None if fits else "dlrm takes two groups of features, `numeric` and `categorical`, the latter int32 or int64"
     if groups is not None:
         return f"features in groups need dlrm or a model of your own (`factory`); {model.name} takes one input"
+    if isinstance(parser, SoundParserSpec) and not isinstance(model, LogisticRegressionSpec | MLPSpec):
+        return f"sounds need mlp, logistic_regression or a model of your own (`factory`), not {model.name}"
     if isinstance(model, HashedTextSpec | DistilBertSpec):
         return _text_problem(model, parser)
     if isinstance(model, CNNSpec | ResNetSpec) and model.shape is None and parser is None:

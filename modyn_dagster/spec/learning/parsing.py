@@ -1,4 +1,4 @@
-"""Specs of parsers from bytes to arrays: functions, images, texts. An import path alone is a batch parser without workers."""
+"""Specs of parsers from bytes to arrays: functions, images, sounds, texts. An import path alone is a batch parser."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -21,7 +21,7 @@ class WorkersSpec(Spec):
 
 
 class ThreadsSpec(Spec):
-    """Number of threads that decode images. Results do not depend on it, so it is no part of a pipeline's hash."""
+    """Number of threads that decode images or sounds. Results do not depend on it, so it is no part of a pipeline's hash."""
 
     count: PositiveInt = 1
 
@@ -57,6 +57,23 @@ class ImageParserSpec(Spec):
     """Images, decoded by the platform."""
 
     images: ImagesSpec
+
+
+class SoundsSpec(Spec):
+    """WAV files of PCM to one array ``features``, ``float32[n, channels, samples]`` from -1 to 1."""
+
+    rate: Annotated[int, Field(ge=1, le=1_000_000)] = Field(description="Samples per second of the files; others are refused.")
+    samples: Annotated[int, Field(ge=1, le=1 << 26)] = Field(
+        description="Samples of the result: what is over is left out, short sounds end in silence."
+    )
+    channels: Annotated[int, Field(ge=1, le=64)] = Field(1, description="1: the mean of all; else files have so many.")
+    workers: ThreadsSpec = ThreadsSpec()
+
+
+class SoundParserSpec(Spec):
+    """Sounds, decoded by the platform."""
+
+    sounds: SoundsSpec
 
 
 class TextSpec(Spec):
@@ -116,15 +133,19 @@ class TokenizerParserSpec(Spec):
 
 def _kind_of(content: object) -> str:
     if isinstance(content, (Mapping, Spec)):
-        return next((name.capitalize() for name in ("images", "text", "tokenizer") if name in dict(content)), "Function")
+        return next(
+            (name.capitalize() for name in ("images", "sounds", "text", "tokenizer") if name in dict(content)), "Function"
+        )
     return "Path"
 
 
-#: ``package.module:function``, ``{function: ..., per: ..., workers: ...}``, or a mapping of ``images``, ``text``, ``tokenizer``.
+#: ``package.module:function``, ``{function: ..., per: ..., workers: ...}``, or a mapping of one of ``images``, ``sounds``,
+#: ``text`` and ``tokenizer``.
 Parser = Annotated[
     Annotated[ImportPath, Tag("Path")]
     | Annotated[ParserSpec, Tag("Function")]
     | Annotated[ImageParserSpec, Tag("Images")]
+    | Annotated[SoundParserSpec, Tag("Sounds")]
     | Annotated[TextParserSpec, Tag("Text")]
     | Annotated[TokenizerParserSpec, Tag("Tokenizer")],
     Discriminator(_kind_of),

@@ -7,8 +7,9 @@ import torch
 
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.data import Task, TrainingData
+from modyn_dagster.training.data import PreviousModel, Task, TrainingData
 from modyn_dagster.training.inputs.features import Features
+from modyn_dagster.training.inputs.fitted import fitted_features
 from modyn_dagster.training.inputs.reading import EpochOrder, LoadedBatch, Reading, place_finder
 from modyn_dagster.training.memory import Arrays, empty_aligned
 from modyn_dagster.training.models.layout import Layout
@@ -45,17 +46,27 @@ class DatasetStatistics:
 
 
 def measure_dataset(
-    spec: TrainingSpec, data: TrainingData, task: Task, parsing: Parsing, relabeling: Relabeling | None = None
+    spec: TrainingSpec,
+    data: TrainingData,
+    task: Task,
+    parsing: Parsing,
+    relabeling: Relabeling | None = None,
+    previous: PreviousModel | None = None,
 ) -> DatasetStatistics:
-    """Read the training set once, or only its first samples if no statistic needs all."""
+    """Read the training set once, or only its first samples if no statistic needs all; twice where encoders are fitted."""
     example = data.reader.read(data.chosen.slice(0, min(EXAMPLE, len(data))).keys)
-    features = Features.of(spec, example, parsing, exclude=task.exclude)
-    inputs = features(example)
-    size = sum(array.nbytes for array in inputs.values()) / len(example) * len(data)
     relabeling = relabeling or Relabeling(None, task.kind, parsing.source)
     transforms = Transforms(spec, parsing.source, place_finder(data.reader))
-    reading = Reading(data, features, relabeling, transforms, parsing.source)
-    moments = {each.name: Moments(each.n_features) for each in features.layout.inputs if each.tabular and spec.standardize}
+    unfitted = Features.of(spec, example, parsing, exclude=task.exclude)
+    reading = Reading(data, unfitted, relabeling, transforms, parsing.source)
+    if unfitted.layout.encodings:
+        reading = replace(reading, features=fitted_features(spec, reading, example, chunk_of(example, {}), previous))
+    features = reading.features
+    inputs = features(example)
+    size = sum(array.nbytes for array in inputs.values()) / len(example) * len(data)
+    moments = {
+        each.name: Moments(each.n_features, each.unscaled) for each in features.layout.inputs if each.tabular and spec.standardize
+    }
     cached: list[LoadedBatch] | None = [] if size <= data.fast_path.cache_bytes else None
     count_classes = task.kind == "class" and task.n_classes is None
     if not moments and cached is None and not count_classes:

@@ -10,6 +10,7 @@ from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import PreviousModel, Task
 from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics
+from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.network import Network, build_network
 from modyn_dagster.training.team.sharding import local
 
@@ -40,6 +41,8 @@ def initial_network(
         _load_initial(network, initial, spec.initial_weights or "(given)", source)
     for name, scaler in network.scalers().items():
         scaler.fit(statistics.moments[name])
+    if network.encode is not None:
+        network.encode.keep(statistics.reading.features.encoders)
     return network
 
 
@@ -51,9 +54,9 @@ def require_finite(network: Network, n_steps: int, source: str) -> None:
 
 
 def _load_previous(network: Network, previous: PreviousModel, statistics: DatasetStatistics, n_outputs: int, source: str) -> None:
-    layout = statistics.reading.features.layout.to_json()
-    if previous.architecture["features"] != layout:
-        rule = f"the previous model saw other features: {previous.architecture['features']}, now {layout}"
+    layout = statistics.reading.features.layout
+    if Layout.from_json(previous.architecture["features"]).of_shape() != layout.of_shape():
+        rule = f"the previous model saw other features: {previous.architecture['features']}, now {layout.to_json()}"
         raise ConfigError(source, "training.use_previous_model", True, rule)
     if previous.architecture["n_outputs"] != n_outputs:
         rule = (
@@ -62,7 +65,11 @@ def _load_previous(network: Network, previous: PreviousModel, statistics: Datase
         )
         raise ConfigError(source, "training.use_previous_model", True, rule)
     try:
-        network.load_state_dict(previous.state_dict)
+        # What is fitted to the training set is replaced anyway, and a vocabulary may have grown.
+        own = {name: tensor for name, tensor in network.state_dict().items() if name.startswith("encode.")}
+        network.load_state_dict(
+            own | {name: tensor for name, tensor in previous.state_dict.items() if not name.startswith("encode.")}
+        )
     except RuntimeError as error:
         rule = f"the previous model has other weights: {error}"
         raise ConfigError(source, "training.use_previous_model", True, rule) from error
@@ -70,7 +77,7 @@ def _load_previous(network: Network, previous: PreviousModel, statistics: Datase
 
 def _load_initial(network: Network, initial: Mapping[str, Tensor], path: str, source: str) -> None:
     own: dict[str, Any] = {name.removeprefix("body."): tensor for name, tensor in initial.items()}
-    weights = {name: tensor for name, tensor in own.items() if not name.startswith("standardize.")}
+    weights = {name: tensor for name, tensor in own.items() if not name.startswith(("standardize.", "encode."))}
     try:
         network.body.load_state_dict(weights)
     except RuntimeError as error:

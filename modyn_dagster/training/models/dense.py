@@ -1,10 +1,11 @@
 """Fully connected layers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import nn
 
 from modyn_dagster.spec.learning.models import LogisticRegressionSpec, MLPSpec
+from modyn_dagster.training.models.embedded import embedded_row
 from modyn_dagster.training.models.layout import Layout
 
 
@@ -12,17 +13,24 @@ def logistic_regression(_: LogisticRegressionSpec, layout: Layout, n_outputs: in
     """Build one fully connected layer, whose loss makes it a logistic or a linear regression.
 
     >>> from modyn_dagster.spec.learning.models import LogisticRegressionSpec
-    >>> from modyn_dagster.training.models.layout import Input
+    >>> from modyn_dagster.training.columns.input import Input
     >>> layout = Layout((Input("features", (), (4,), tabular=True, dtype="float64"),))
     >>> logistic_regression(LogisticRegressionSpec(name="logistic_regression"), layout, n_outputs=3)
     Linear(in_features=4, out_features=3, bias=True)
     """
-    return nn.Linear(layout.inputs[0].n_features, n_outputs)
+    return _on_columns(layout, lambda width: nn.Linear(width, n_outputs))
 
 
 def mlp(spec: MLPSpec, layout: Layout, n_outputs: int) -> nn.Module:
     """Build a multi-layer perceptron: the hidden widths and the dropout of the spec, then the outputs."""
-    return dense(layout.inputs[0].n_features, spec.hidden, n_outputs, dropout=spec.dropout)
+    return _on_columns(layout, lambda width: dense(width, spec.hidden, n_outputs, dropout=spec.dropout))
+
+
+def _on_columns(layout: Layout, build: Callable[[int], nn.Module]) -> nn.Module:
+    """Build a model of a row of so many values, behind the embeddings of columns that have one."""
+    row = layout.inputs[0]
+    embedded = embedded_row(row)
+    return build(row.n_features) if embedded is None else nn.Sequential(embedded, build(embedded.width))
 
 
 def dense(n_inputs: int, hidden: Sequence[int], n_outputs: int, *, dropout: float = 0.0) -> nn.Sequential:

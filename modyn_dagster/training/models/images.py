@@ -110,7 +110,7 @@ def cnn(spec: CNNSpec, layout: Layout, n_outputs: int) -> nn.Module:
     """Build a small CNN: convolution, batch norm, ReLU and pooling per entry of ``channels``, a hidden layer, outputs.
 
     >>> from modyn_dagster.spec.learning.models import CNNSpec
-    >>> from modyn_dagster.training.models.layout import Input
+    >>> from modyn_dagster.training.columns.input import Input
     >>> layout = Layout((Input("features", (), (1, 8, 8), tabular=False, dtype=None),))
     >>> tuple(cnn(CNNSpec(name="cnn"), layout, n_outputs=10)(torch.zeros(2, 1, 8, 8)).shape)
     (2, 10)

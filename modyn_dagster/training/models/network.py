@@ -10,9 +10,11 @@ from modyn_dagster.errors import ConfigError, MissingExtra, WrongShape
 from modyn_dagster.imports import call_factory
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec
 from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.columns.encoders import Encoders
+from modyn_dagster.training.columns.input import Input
 from modyn_dagster.training.memory import Allocate
 from modyn_dagster.training.models import build_builtin
-from modyn_dagster.training.models.layout import Input, Layout
+from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.standardization import Preparation, Standardize
 
 #: A model's inputs by name, each ``[n, ...]``.
@@ -23,13 +25,14 @@ class Network(nn.Module):
     """Network stored as one model: input standardization and body.
 
     ``prepare`` turns features into the body's inputs. Training does it beside the loop (``preparation``); ``forward`` does
-    both. Inputs are tensors by name, as the layout says.
+    both. Inputs are tensors by name, as the layout says; columns were encoded before, and ``encode`` keeps what that takes.
     """
 
     def __init__(self, body: nn.Module, layout: Layout, *, standardize: bool, double: bool) -> None:
         super().__init__()
         self.body = body.double() if double else body
         self.standardize = _standardize(layout) if standardize else None
+        self.encode = EncoderState(layout) if layout.encodings else None
         self._layout, self._double = layout, double
 
     def scalers(self) -> dict[str, Standardize]:
@@ -58,6 +61,28 @@ class Network(nn.Module):
     def forward(self, inputs: Tensors) -> Any:
         """Raw outputs ``[n, n_outputs]``: logits, or the regression value."""
         return call_body(self.body, self.prepare(inputs), self._layout)
+
+
+class EncoderState(nn.Module):
+    """Fitted values of encoded columns, kept with the weights. Encoding itself is done on arrays, by ``Encoders``."""
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__()
+        self._encodings = layout.encodings
+        for name, array in Encoders.empty_state(layout.encodings).items():
+            number, _, part = name.partition(".")
+            if number not in dict(self.named_children()):
+                self.add_module(number, nn.Module())
+            self.get_submodule(number).register_buffer(part, torch.from_numpy(array))
+
+    def keep(self, encoders: Encoders) -> None:
+        """Take over fitted encoders of the same layout."""
+        for name, array in encoders.state().items():
+            self.get_buffer(name).copy_(torch.from_numpy(array))
+
+    def encoders(self) -> Encoders:
+        """The fitted encoders; ``ValueError`` for a state that is none."""
+        return Encoders.of_state(self._encodings, {name: buffer.cpu().numpy() for name, buffer in self.named_buffers()})
 
 
 def call_body(body: nn.Module, inputs: Tensors, layout: Layout) -> Any:

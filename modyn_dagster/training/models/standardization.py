@@ -1,6 +1,6 @@
 """Standardization of columns to mean 0 and deviation 1, fitted in one pass in float64 and stored in the model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ class Moments:
 
     Each chunk's moments are merged into the total (Chan, Golub, LeVeque 1979). Values that are not finite count as missing.
     A column is constant exactly when its smallest and largest value are equal, whatever rounding leaves of its variance.
+    ``unscaled`` are the places of columns that are to stay as they are.
 
     >>> moments = Moments(1)
     >>> moments.update(np.array([[1.0], [2.0]])); moments.update(np.array([[6.0]]))
@@ -30,7 +31,8 @@ class Moments:
     (array([3.]), array([4.667]))
     """
 
-    def __init__(self, n_features: int) -> None:
+    def __init__(self, n_features: int, unscaled: Sequence[int] = ()) -> None:
+        self._unscaled = list(unscaled)
         self._count = np.zeros(n_features)
         self._mean = np.zeros(n_features)
         self._squares = np.zeros(n_features)
@@ -60,7 +62,9 @@ class Moments:
         with np.errstate(divide="ignore", over="ignore"):
             factor = 1 / deviation
         usable = (self._low < self._high) & np.isfinite(self._mean) & np.isfinite(deviation) & np.isfinite(factor)
-        return np.where(np.isfinite(self._mean), self._mean, 0.0), np.where(usable, factor, 0.0)
+        mean, factor = np.where(np.isfinite(self._mean), self._mean, 0.0), np.where(usable, factor, 0.0)
+        mean[self._unscaled], factor[self._unscaled] = 0, 1
+        return mean, factor
 
 
 @dataclass(frozen=True, slots=True)

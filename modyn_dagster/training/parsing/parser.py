@@ -11,7 +11,14 @@ from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import BadSample, ConfigError, TrainingError, WrongShape
 from modyn_dagster.imports import import_callable
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, ParserSpec, TextParserSpec, TokenizerParserSpec
+from modyn_dagster.spec.learning.parsing import (
+    ImageParserSpec,
+    Parser,
+    ParserSpec,
+    SoundParserSpec,
+    TextParserSpec,
+    TokenizerParserSpec,
+)
 from modyn_dagster.training.parsing.function import (
     Blobs,
     Columns,
@@ -23,6 +30,7 @@ from modyn_dagster.training.parsing.function import (
 )
 from modyn_dagster.training.parsing.images import Images
 from modyn_dagster.training.parsing.processes import Processes
+from modyn_dagster.training.parsing.sounds import Sounds
 from modyn_dagster.training.parsing.texts import TextParser, Texts, TokenizerParser
 
 
@@ -171,6 +179,8 @@ def _parse_of(parser: Parser | None, source: str) -> _Parse | None:
         return None
     if isinstance(parser, ImageParserSpec):
         return Images(parser.images)
+    if isinstance(parser, SoundParserSpec):
+        return Sounds(parser.sounds)
     if isinstance(parser, TextParserSpec):
         return Texts(parser.text)
     if isinstance(parser, TokenizerParserSpec):
@@ -185,8 +195,8 @@ def field_of(parser: Parser) -> str:
 
 
 def _name_of(parser: Parser | None) -> str | None:
-    if isinstance(parser, ImageParserSpec):
-        return "images"
+    if isinstance(parser, ImageParserSpec | SoundParserSpec):
+        return "images" if isinstance(parser, ImageParserSpec) else "sounds"
     if isinstance(parser, TextParserSpec | TokenizerParserSpec):
         return "text" if isinstance(parser, TextParserSpec) else "tokenizer"
     return parser.function if isinstance(parser, ParserSpec) else parser

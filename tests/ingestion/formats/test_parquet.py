@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpath import gather_ranges
@@ -16,6 +16,7 @@ from modyn_dagster.data.rows.row_decoding import ParquetDecoder
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats.parquet import Parquet, encode_table
 from modyn_dagster.spec.formats import ParquetFormat
+from tests.examples import examples
 from tests.ingestion.formats.loading import columns, loaded
 
 FORMAT = Parquet(ParquetFormat(kind="parquet"))
@@ -88,11 +89,10 @@ def test_types_of_parquet_become_those_of_the_dataset(values: pa.Array, dtype: s
     ("values", "message"),
     [
         (pa.array([[1]]), "list"),
-        (pa.array([{"x": 1}]), "struct"),
         (pa.array([b"x"]), "binary"),
         (pa.array([2**63], pa.uint64()), "int64"),
     ],
-    ids=["list", "struct", "binary", "too large"],
+    ids=["list", "binary", "too large"],
 )
 def test_types_without_a_place_in_a_row_are_refused(values: pa.Array, message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
@@ -128,3 +128,75 @@ def test_a_missing_integer_is_named_with_its_row() -> None:
 def test_a_broken_or_empty_file_is_refused(data: bytes) -> None:
     with pytest.raises(DataError, match=r"Parquet|no rows"):
         table(data)
+
+
+def test_fields_of_structs_are_columns_by_dotted_path() -> None:
+    place = pa.array([{"city": "rome", "at": {"x": 1.5}}, None, {"city": None, "at": {"x": 2}}])
+    settled, converted = table(parquet({"id": [1, 2, 3], "place": place, "end": [True, False, True]}))
+    assert settled == columns(**{"id": "int64", "place.city": "string", "place.at.x": "float64", "end": "bool"})
+    found = reread(settled, converted, [2, 0, 1])
+    assert found["place.city"] == ["", "rome", ""]
+    assert str(found["place.at.x"]) == "[2.0, 1.5, nan]"
+
+
+def test_a_field_and_a_column_of_one_name_are_refused() -> None:
+    with pytest.raises(DataError, match="the file has a column twice") as caught:
+        table(parquet({"a.b": [1], "a": pa.array([{"b": 2}])}))
+    assert caught.value.column == "a.b"
+
+
+@pytest.mark.parametrize("kind", ["list", "large", "fixed"])
+@settings(max_examples=examples(40))
+@given(rows=st.integers(1, 6), width=st.integers(1, 5), single=st.booleans(), data=st.data())
+def test_lists_of_numbers_survive_the_shard(kind: str, rows: int, width: int, single: bool, data: st.DataObject) -> None:
+    number = pa.float32() if single else pa.float64()
+    types = {"list": pa.list_(number), "large": pa.large_list(number), "fixed": pa.list_(number, width)}
+    values = np.random.default_rng(rows).normal(size=(rows, width)).astype("f4" if single else "f8")
+    content = pa.table({"name": pa.array(["n"] * rows), "vector": pa.array(values.tolist(), types[kind])})
+    settled, converted = table(parquet(content))
+    assert settled == columns(name="string", vector=f"({width},){'<f4' if single else '<f8'}")
+    wanted = data.draw(st.lists(st.integers(0, rows - 1), max_size=8))
+    assert reread(settled, converted, wanted)["vector"] == values[wanted].tolist()
+
+
+def test_a_missing_number_of_a_list_is_nan() -> None:
+    settled, converted = table(parquet({"v": pa.array([[1.0, None], [2.0, 3.0]])}))
+    assert str(reread(settled, converted, [0, 1])["v"]) == "[[1.0, nan], [2.0, 3.0]]"
+
+
+@pytest.mark.parametrize(
+    ("values", "problem", "row"),
+    [
+        (pa.array([[1.0], [1.0, 2.0]]), "the list has 2 numbers, that of row 1 has 1; all need the same number", 2),
+        (pa.array([[1.0], None]), "the list is missing", 2),
+        (pa.array([[]], pa.list_(pa.float64())), "the list is empty", 1),
+        (pa.array([["a"]]), "columns of type list<.*string> are not supported", None),
+        (pa.array([[{"a": 1}]]), "columns of type list<.*> are not supported", None),
+    ],
+)
+def test_lists_that_no_record_can_hold_are_refused(values: pa.Array, problem: str, row: int | None) -> None:
+    with pytest.raises(DataError, match=problem) as caught:
+        table(parquet({"v": values}))
+    assert (caught.value.column, caught.value.row) == ("v", row)
+
+
+def test_lists_of_another_length_than_those_of_the_dataset_are_refused() -> None:
+    settled, _ = table(parquet({"v": pa.array([[1.0, 2.0]])}))
+    with pytest.raises(SchemaMismatch, match=r"v \(2,\)<f8.*v \(3,\)<f8"):
+        table(parquet({"v": pa.array([[1.0, 2.0, 3.0]])}), settled)
+    with pytest.raises(SchemaMismatch, match=r"v \(2,\)<f8.*v nothing"):
+        table(parquet({"v": pa.array([None])}), settled)
+
+
+def test_a_list_is_no_time_label_id_or_attribute() -> None:
+    opened = FORMAT.open(loaded(parquet({"v": pa.array([[1.0, 2.0]])}), "f.parquet"))
+    with pytest.raises(DataError, match="lists of numbers cannot be a time, label, id or attribute"):
+        opened.convert([found.resolved() for found in opened.find_columns()], ["v"])
+
+
+def test_structs_that_are_nested_without_end_are_refused() -> None:
+    deep = pa.array([1])
+    for _ in range(40):
+        deep = pa.StructArray.from_arrays([deep], ["a"])
+    with pytest.raises(DataError, match="structs are nested more than 32 deep"):
+        table(parquet({"a": deep}))

@@ -1,6 +1,7 @@
 """Byte representations of samples: stored bytes, text values, and rows of features as numbers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -10,6 +11,7 @@ from modyn_dagster.data.reader import SampleReader
 from modyn_dagster.data.rows.layouts import Arrays
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.learning.features import ColumnList
 from modyn_dagster.spec.pipeline import PipelineSpec
 
 #: Stored bytes (a row of text, a record, a file), a value of a text column, and features as little-endian numbers in a row.
@@ -33,11 +35,18 @@ def feature_sets(spec: DatasetSpec, columns: Sequence[str], pipelines: Sequence[
     sets: dict[FeatureSet, None] = {tuple(columns): None, tuple(name for name in columns if name not in others): None}
     for pipeline in pipelines:
         features = pipeline.training.features
-        if isinstance(features, Mapping):
-            sets |= {tuple(group.columns): None for group in features.values()}
-        elif not isinstance(features, str):
-            sets[tuple(features)] = None
+        listed = [group.columns for group in features.values()] if isinstance(features, Mapping) else [features]
+        sets |= {tuple(_names(each, columns, others)): None for each in listed if not isinstance(each, str)}
     return [names for names in sets if names and set(names) <= set(columns)]
+
+
+def _names(listed: ColumnList, columns: Sequence[str], others: Collection[str]) -> Iterator[str]:
+    """Names in a list of features; of a selector by pattern, those of the numeric columns."""
+    for column in listed:
+        if isinstance(column, str):
+            yield column
+        else:
+            yield from (name for name in columns if name not in others and fnmatchcase(name, column.pattern or "*"))
 
 
 def representations(

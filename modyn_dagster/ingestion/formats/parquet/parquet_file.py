@@ -15,6 +15,7 @@ from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.data.rows.row_decoding import row_dtype
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats.columns import ObservedColumn, require_names
+from modyn_dagster.ingestion.formats.parquet.nested import ELEMENTS, fixed_lists, flat, is_list, list_dtype, numbers_of
 from modyn_dagster.ingestion.sources.files import LoadedFile
 from modyn_dagster.spec.formats import ParquetFormat
 
@@ -41,11 +42,20 @@ class ParquetFile:
         return len(self._content)
 
     def find_columns(self, keep: Collection[str] = ()) -> list[ObservedColumn]:
-        """Columns by the schema of the file; dates count as timestamps."""
+        """Columns by the schema of the file; dates count as timestamps, lists of numbers as sub-arrays of their length."""
         return [
             ObservedColumn(field.name, self._dtype(field), self._content[field.name].null_count > 0)
             for field in self._content.schema
         ]
+
+    def _dtype(self, field: pa.Field) -> str:
+        type_ = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        for dtype, tests in _KINDS.items():
+            if any(test(type_) for test in tests):
+                return dtype
+        if is_list(type_) and type_.value_type in ELEMENTS:
+            return list_dtype(self._path, field.name, self._content[field.name])
+        raise DataError(self._path, f"columns of type {field.type} are not supported", column=field.name)
 
     def present(self, columns: Sequence[Column], optional: Collection[str]) -> list[Column]:
         """The columns without the optional ones that the file lacks, in the dataset's order."""
@@ -55,10 +65,13 @@ class ParquetFile:
     def convert(self, columns: Sequence[Column], names: Collection[str]) -> dict[str, pa.Array]:
         """Check all cells and keep some columns."""
         converted = self.table(columns)
+        for name in names:
+            if pa.types.is_fixed_size_list(converted[name].type):
+                raise DataError(self._path, "lists of numbers cannot be a time, label, id or attribute", column=name)
         return {name: converted[name].combine_chunks() for name in names}
 
     def table(self, columns: Sequence[Column]) -> pa.Table:
-        """All columns in the dataset's order and dtypes; only timestamps may be null."""
+        """All columns in the dataset's order and dtypes; only timestamps may be null. Lists are of a fixed size."""
         dtypes = {column.name: column.dtype for column in self.find_columns()}
         require_names(self._path, list(dtypes), [column.name for column in columns])
         for column in columns:
@@ -69,6 +82,8 @@ class ParquetFile:
 
     def _column(self, column: Column) -> pa.ChunkedArray:
         values = self._content[column.name]
+        if is_list(values.type):
+            return fixed_lists(values)
         if values.null_count and column.dtype in ("int64", "bool"):
             row = int(np.argmax(values.is_null().to_numpy()))
             raise DataError(self._path, f"the value is missing, the column is {column.dtype}", row=row + 1, column=column.name)
@@ -81,13 +96,6 @@ class ParquetFile:
         if column.dtype in ("int64", "bool", "timestamp"):
             return cast
         return pc.fill_null(cast, float("nan") if column.dtype == "float64" else "")
-
-    def _dtype(self, field: pa.Field) -> str:
-        type_ = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        for dtype, tests in _KINDS.items():
-            if any(test(type_) for test in tests):
-                return dtype
-        raise DataError(self._path, f"columns of type {field.type} are not supported", column=field.name)
 
 
 class Parquet:
@@ -106,6 +114,7 @@ class Parquet:
             content = parquet.read(use_threads=False)
             # Arrow checks neither that texts are UTF-8, nor that indexes of dictionaries lie inside.
             content.validate(full=True)
+            content = flat(file.path, content)
             names = content.column_names
         except (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError) as error:
             raise DataError(file.path, f"is not a valid Parquet file: {error}") from error
@@ -136,7 +145,7 @@ def encode_table(columns: Sequence[Column], content: pa.Table) -> tuple[list[Byt
     for column in columns:
         values = content[column.name].combine_chunks()
         if column.dtype != "string":
-            records[column.name] = values.to_numpy(zero_copy_only=False)
+            records[column.name] = numbers_of(values)
             continue
         offsets, text = _text_of(values)
         records[column.name]["offset"] = end + offsets[:-1]
@@ -155,6 +164,8 @@ def _text_of(values: pa.LargeStringArray) -> tuple[Int64Array, ByteArray]:
 
 
 def _accepted(dtype: str) -> set[str]:
+    if dtype not in _ARROW:
+        return {dtype}
     return {dtype, "nothing", "int64"} if dtype == "float64" else {dtype, "nothing"}
 
 

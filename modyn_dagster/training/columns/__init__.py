@@ -1,0 +1,1 @@
+"""Encodings of columns: choice by name, dtype and pattern, vocabularies, imputation, and their fit to a training set."""
