@@ -1,5 +1,6 @@
 """Modules of recorded architectures, for predictors and exports of built-in models."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,6 +13,9 @@ from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.network import Network, build_network
+from modyn_dagster.training.trainers.body import TrainerBody
+
+logger = logging.getLogger(__name__)
 
 #: Fields of an architecture that are not fields of a training spec.
 _OTHER_FIELDS: Final = frozenset({"n_outputs", "features", "task", "label", "seen", "library"})
@@ -55,7 +59,12 @@ def empty_network(architecture: Mapping[str, Any], *, threads: int, source: str)
     spec, layout = spec_of_architecture(architecture)
     with reproducible(0, threads=threads, deterministic=spec.deterministic):
         seen = Layout.from_json(architecture["seen"]) if "seen" in architecture else None
-        return build_network(spec, layout, int(architecture["n_outputs"]), source=source, seen=seen)
+        network = build_network(spec, layout, int(architecture["n_outputs"]), source=source, seen=seen)
+    recorded = architecture.get("library")
+    if isinstance(network.body, TrainerBody) and recorded is not None and network.body.library[1] != recorded["version"]:
+        library, found = network.body.library
+        logger.warning("%s: the model was fitted by %s %s, and is read by %s", source, library, recorded["version"], found)
+    return network
 
 
 def refuse_transforms(spec: TrainingSpec) -> None:

@@ -10,16 +10,19 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from modyn_dagster.catalog.results.models import ModelRow, list_models
+from modyn_dagster.catalog.triggers import raise_attempt
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.pipeline.checks import loss_finite
 from modyn_dagster.pipeline.context import TriggerContext, context_of
+from modyn_dagster.pipeline.decide.attempts import claim_context
 from modyn_dagster.pipeline.models import predictor_of
 from modyn_dagster.pipeline.preflight import require_runnable
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
-from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
-from modyn_dagster.pipeline.weights import weights_of
+from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run, model_stage, training_set_stage
+from modyn_dagster.pipeline.weights import on_platform, weights_of
 from modyn_dagster.reproducibility.randomness import seed_for
+from modyn_dagster.training import TrainingProgress
 from tests.pipeline.world import World
 from tests.projects.tiny import Content, amount
 from tests.variants import represented
@@ -142,6 +145,55 @@ def test_drift_of_a_trainers_outputs_fires_triggers(world_of: Worlds) -> None:
     world.deliver(range(3, 6), shift=3.0)
     world.replay("fitted")
     assert len(models_of(world)) > 1
+
+
+class Killed(BaseException):
+    """No error that any code of ours handles, as a kill would be."""
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
+def test_a_fit_that_is_killed_begins_again_and_gives_the_same_model(world_of: Worlds, name: str) -> None:
+    world = world_of(by_trainer(MODELS[name]), by_trainer(MODELS[name], "undisturbed"))
+    world.deliver([0, 1])
+    trigger = world.tick("fitted").train
+    assert trigger is not None
+
+    def killed(progress: TrainingProgress) -> None:
+        if progress.step == 3:
+            raise Killed
+
+    context = training_set_stage(claim_context(world.platform, trigger, "first")).context
+    with pytest.raises(Killed):
+        model_stage(context, killed)
+    with world.platform.transaction() as conn:
+        raise_attempt(conn, context.trigger, "its run was killed")
+    again = context_of(world.platform, "fitted", trigger.partition_key).trigger
+    world.train("fitted", again, "second")
+    whole = world.tick("undisturbed").train
+    assert whole is not None
+    world.train("undisturbed", whole)
+    models = [context_of(world.platform, pipeline, trigger.partition_key).model for pipeline in ("fitted", "undisturbed")]
+    assert models[0] is not None and models[1] is not None
+    assert models[0].hash == models[1].hash
+
+
+@pytest.mark.soak("replays")
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_that_is_stored_as_its_provenance_is_fitted_again(world_of: Worlds, name: str) -> None:
+    world = world_of(by_trainer(MODELS[name], model_store={"strategy": "provenance"}), by_trainer(MODELS[name], "whole"))
+    world.deliver(range(3))
+    world.replay("fitted")
+    world.replay("whole")
+    found = models_of(world)
+    assert len(found) == 2
+    for (context, row), (other, same) in zip(found, models_of(world, "whole"), strict=True):
+        assert row.hash == same.hash
+        with on_platform(world.platform):
+            again = world.platform.models_of(context.spec).load(row.hash, retrain=True)
+        expected = weights_of(world.platform, other.spec, same.hash)
+        assert {key: tensor.numpy().tobytes() for key, tensor in again.items()} == {
+            key: tensor.numpy().tobytes() for key, tensor in expected.items()
+        }
 
 
 def test_a_pipeline_that_a_trainer_cannot_run_is_refused_before_it_starts(world_of: Worlds) -> None:

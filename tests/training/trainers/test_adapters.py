@@ -323,3 +323,13 @@ def test_two_classes_have_two_outputs() -> None:
         found = outputs(trained(table, plain(model), task=Task("class", 2)), table)
         np.testing.assert_allclose(np.exp(found.astype(np.float64)).sum(axis=1), 1, rtol=1e-6)
         assert (found.argmax(axis=1) == table.labels).mean() > 0.9
+
+
+def test_another_version_of_the_library_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    table = classes()
+    model = fitted(table, plain(CLASSIFIERS["sklearn"]))
+    found = model.architecture["library"]["version"]
+    assert not caplog.messages
+    architecture = model.architecture | {"library": {"name": "scikit-learn", "version": "0.1"}}
+    build_predictor(architecture, model.state_dict, threads=1, source="p")
+    assert caplog.messages == [f"p: the model was fitted by scikit-learn 0.1, and is read by {found}"]

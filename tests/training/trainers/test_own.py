@@ -1,13 +1,20 @@
 """Trainers of a user's own: the protocol, chunks, and what is refused."""
 
+import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 from modyn_dagster.errors import ConfigError, TrainingError, WrongShape
+from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import build_predictor
+from modyn_dagster.training.trainers.protocol import LearningTask
+from modyn_dagster.training.trainers.trial import Trial
 from tests.training.trainers.fitted import classes, content, fitted, logits, matrix, outputs, plain, previous
 from tests.training.trainers.own_trainers import ChunkedMeans, Means
 
@@ -92,3 +99,17 @@ def test_the_factory_is_told_the_task() -> None:
     task = seen[-1]
     assert (task.kind, task.columns, task.n_outputs, task.threads, task.source) == ("class", ("a", "b", "c"), 3, 2, "pipeline p")
     assert task.continued
+
+
+def test_the_example_of_the_docs_is_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "own_models.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    module = ModuleType("docs_centroids")
+    exec(code, module.__dict__)  # noqa: S102 - the page's own example
+    monkeypatch.setitem(sys.modules, "docs_centroids", module)
+    table = classes()
+    model = {"name": "trainer", "factory": "docs_centroids:Centroids", "config": {"sharpness": 2.0}}
+    trained = fitted(table, plain(model))
+    assert (outputs(trained, table).argmax(axis=1) == table.labels).mean() > 0.7
+    spec = TrainingSpec.model_validate({"model": model})
+    Trial(spec, spec.model, LearningTask("class", ("a", "b"), 3, 1, "p"), weighted=True, seed=0).run()  # type: ignore[arg-type]  # a trainer
