@@ -25,6 +25,7 @@ from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.training import TrainingProgress
 from tests.pipeline.world import World
 from tests.projects.tiny import Content, amount
+from tests.training.trainers.own_trainers import Means
 from tests.variants import represented
 
 pytest.importorskip("lightgbm")
@@ -41,7 +42,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "lightgbm": {"name": "lightgbm", "rounds": 4, "parameters": {"min_data_in_leaf": 5}},
     "xgboost": {"name": "xgboost", "rounds": 4},
     "river": {"name": "river", "estimator": "river.linear_model:LogisticRegression"},
-    "own": {"name": "trainer", "factory": "tests.training.trainers.own_trainers:Means"},
+    "own": {"name": "trainer", "factory": f"{Means.__module__}:Means"},
 }
 OUTPUT_DRIFT = {
     "kind": "drift",
@@ -140,7 +141,7 @@ def test_models_of_the_sampling_paper_learn_from_a_time_biased_sample(world_of: 
 
 @pytest.mark.soak("replays")
 def test_drift_of_a_trainers_outputs_fires_triggers(world_of: Worlds) -> None:
-    world = world_of(by_trainer(LOGISTIC, trigger=OUTPUT_DRIFT))
+    world = world_of(by_trainer(LOGISTIC, trigger=OUTPUT_DRIFT, selection={"window": "all"}))
     world.deliver(range(3))
     world.deliver(range(3, 6), shift=3.0)
     world.replay("fitted")
@@ -172,7 +173,8 @@ def test_a_fit_that_is_killed_begins_again_and_gives_the_same_model(world_of: Wo
     whole = world.tick("undisturbed").train
     assert whole is not None
     world.train("undisturbed", whole)
-    models = [context_of(world.platform, pipeline, trigger.partition_key).model for pipeline in ("fitted", "undisturbed")]
+    keys = {"fitted": trigger.partition_key, "undisturbed": whole.partition_key}
+    models = [context_of(world.platform, pipeline, key).model for pipeline, key in keys.items()]
     assert models[0] is not None and models[1] is not None
     assert models[0].hash == models[1].hash
 

@@ -63,6 +63,9 @@ class TrainerBody(nn.Module):
         """
         trainer: Any = build_trainer(self._spec, replace(self._task, report=report, continued=continued))
         model, begun = self._model, False
+        if model is not None and not trainer.continues:
+            rule = f"{self._spec.name} cannot continue an earlier model"
+            raise ConfigError(self._task.source, "training.use_previous_model", True, rule)
         for samples, weights in parts:
             if weights is not None and not trainer.takes_weights:
                 raise TrainingError(f"{self._what} cannot weigh samples, and those of the training set have weights")
@@ -71,8 +74,9 @@ class TrainerBody(nn.Module):
             model, begun = fitted, True
         with user_trainer(self._what):
             content = trainer.to_bytes(model)
-        if not isinstance(content, bytes):
-            raise TrainingError(f"{self._what}: to_bytes returned {type(content).__name__}, expected bytes")
+        if not isinstance(content, bytes) or not content:
+            found = "nothing" if content == b"" else type(content).__name__
+            raise TrainingError(f"{self._what}: to_bytes returned {found}, expected bytes")
         self.take_model(content)
 
     def take_model(self, content: bytes) -> None:

@@ -25,7 +25,7 @@ _ROUNDS: Final = 5
 class Trial:
     """Fits of a trainer on 100 made-up rows.
 
-    Standardised columns are drawn from a normal distribution, others between 0 and 1.
+    Standardised columns are drawn from a normal distribution, others between 0 and 1; every column has one value.
 
     Attributes:
         training: training of the pipeline.
@@ -59,7 +59,8 @@ class Trial:
         for _ in range(2):
             with reproducible(self.seed, threads=self.task.threads):
                 body = TrainerBody(spec, self.task)
-                self._fit(body, parts)
+                if not self._fit(body, parts):
+                    return
                 stored.append(body.stored())
                 # Before predictions, which some models count.
                 rewritten = body.rewritten()
@@ -73,15 +74,20 @@ class Trial:
         if rewritten != stored[1]:
             raise ConfigError(source, "training.model", spec.name, "to_bytes of a model that from_bytes read gives other bytes")
 
-    def _fit(self, body: "TrainerBody", parts: Sequence[tuple[TrainingSamples, Weights]]) -> None:
+    def _fit(self, body: "TrainerBody", parts: Sequence[tuple[TrainingSamples, Weights]]) -> bool:
+        """Fit, and continue; False for a failure that may be due to the number of columns, which only the data tell."""
         continued = bool(self.training.use_previous_model)
         given = parts if body.in_chunks else [joined(parts)]
         try:
             for _ in range(2 if continued else 1):
                 body.fit(given, seed_for(self.seed, "trial"), report_nowhere, continued=continued)
         except TrainingError as error:
-            rule = f"fails on {ROWS} made-up rows of {len(self.task.columns)} columns: {error}"
+            if not isinstance(self.training.features, list):
+                return False
+            reason = error.__cause__ or error
+            rule = f"fails on {ROWS} made-up rows of {len(self.task.columns)} columns: {type(reason).__name__}: {reason}"
             raise ConfigError(self.task.source, "training.model", self.model.name, rule) from error
+        return True
 
     def _parts(self) -> Iterator[tuple[TrainingSamples, Weights]]:
         """Yield the rows in two parts; every class is in the first."""

@@ -103,6 +103,13 @@ class Texts(Means):
         return json.dumps(model)
 
 
+class Empty(Means):
+    """Writes nothing."""
+
+    def to_bytes(self, model: Any) -> bytes:
+        return b""
+
+
 class Half:
     """Has a half of the methods."""
 

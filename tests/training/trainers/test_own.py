@@ -63,11 +63,18 @@ def test_a_trainer_with_partial_fit_gets_the_set_in_chunks_with_the_same_result(
         ("Half", ConfigError, "Half lacks predict, to_bytes, from_bytes, continues, library"),
         ("Wide", WrongShape, "trainer"),
         ("Texts", TrainingError, "to_bytes returned str, expected bytes"),
+        ("Empty", TrainingError, "to_bytes returned nothing, expected bytes"),
     ],
 )
 def test_an_unsound_trainer_is_refused(name: str, error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=sentence):
         fitted(classes(), plain(own(name)))
+
+
+def test_a_trainer_that_does_not_continue_is_given_no_previous_model() -> None:
+    spec = plain(own("Fixed"), use_previous_model=True)
+    with pytest.raises(ConfigError, match=r"training\.use_previous_model: trainer cannot continue an earlier model"):
+        fitted(classes(), spec, previous=previous(fitted(classes(), spec)))
 
 
 def test_a_stored_pickle_is_not_loaded() -> None:

@@ -144,7 +144,11 @@ def test_all_fields_are_named_at_once() -> None:
             {},
             "sklearn.linear_model:LogisticRegression refused them: TypeError",
         ),
-        (sklearn("linear_model:LogisticRegression", C=-1), {}, "fails on 100 made-up rows of 8 columns"),
+        (
+            sklearn("linear_model:LogisticRegression", C=-1),
+            {"training": {"features": ["a", "b"]}},
+            "training.model: fails on 100 made-up rows of 2 columns: InvalidParameterError: The 'C' parameter",
+        ),
         (
             {"name": "lightgbm", "parameters": {"num_threads": 4}},
             {},
@@ -183,6 +187,14 @@ def test_boosting_passes_continued_weighted_and_with_targets(name: str) -> None:
     weighted = {"strategy": {"kind": "balanced", "size": 5}}
     assert found({"name": name}, training={"use_previous_model": True}, selection=weighted) == []
     assert found({"name": name}, "target") == []
+
+
+def test_a_fit_that_may_need_more_columns_than_are_made_up_is_left_to_the_data() -> None:
+    steps = [
+        ["few", estimator("sklearn.decomposition:PCA", n_components=90)],
+        ["bayes", estimator("sklearn.naive_bayes:GaussianNB")],
+    ]
+    assert found(sklearn("pipeline:Pipeline", steps=steps)) == []
 
 
 def test_other_models_are_not_looked_at() -> None:
