@@ -9,6 +9,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
+from modyn_dagster.assets.metadata.models import model_details, model_metadata
 from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.triggers import raise_attempt
 from modyn_dagster.data.samples import Samples
@@ -118,6 +119,8 @@ def test_the_library_called_by_hand_on_a_training_set_predicts_the_same(world_of
         by_hand = LogisticRegression(random_state=seed).fit(np.ascontiguousarray(x), samples.labels)
         expected = np.log(by_hand.predict_proba(np.ascontiguousarray(x)).astype(np.float64))
         np.testing.assert_allclose(outputs_of(world, context, row, samples), expected, rtol=1e-5, atol=1e-6)
+        assert model_metadata(row)["epochs"] == 1, "a fit without rounds has a loss, and no curve"
+        assert model_details(row)["architecture"]["library"]["name"] == "scikit-learn"
 
 
 @represented("model", {"bayes": BAYES, "neighbours": NEIGHBOURS}, "replays", "bayes")
@@ -152,7 +155,7 @@ class Killed(BaseException):
     """No error that any code of ours handles, as a kill would be."""
 
 
-@pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
+@represented("name", ["lightgbm", "xgboost"], "replays", "xgboost")
 def test_a_fit_that_is_killed_begins_again_and_gives_the_same_model(world_of: Worlds, name: str) -> None:
     world = world_of(by_trainer(MODELS[name]), by_trainer(MODELS[name], "undisturbed"))
     world.deliver([0, 1])

@@ -215,7 +215,7 @@ def test_inputs_are_standardised_as_those_of_networks_are_and_a_continued_model_
     np.testing.assert_array_equal(first.state_dict["standardize.mean"], second.state_dict["standardize.mean"])
 
 
-@represented("model", CLASSIFIERS, "laws-training", "sklearn", "forest", "pipeline", "lightgbm", "xgboost", "river")
+@represented("model", CLASSIFIERS, "laws-training", "sklearn", "lightgbm", "xgboost", "river")
 def test_the_same_fit_gives_the_same_bytes_and_bytes_give_the_same_model(model: dict[str, Any]) -> None:
     table = classes()
     one, other = (fitted(table, plain(model, use_previous_model=False)) for _ in range(2))
