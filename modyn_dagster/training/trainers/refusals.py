@@ -82,7 +82,8 @@ def trainer_errors(pipeline: PipelineSpec, dataset: DatasetSpec) -> Iterator[Con
     found = [*loop_errors(training, source=source), *_layer_errors(pipeline, source)]
     yield from found
     kind = kind_after(training.label_transform, dataset.label.kind)
-    task = LearningTask(kind, _columns(training), _n_outputs(dataset, kind), pipeline.threads, source)
+    columns, continued = _columns(training), bool(training.use_previous_model)
+    task = LearningTask(kind, columns, _n_outputs(dataset, kind), pipeline.threads, source, continued)
     try:
         trainer = build_trainer(training.model, task)
         _require_abilities(trainer, pipeline, source)

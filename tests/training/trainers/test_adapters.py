@@ -271,6 +271,20 @@ def test_rounds_are_shown_as_steps_are() -> None:
     assert [(each.step, each.n_steps) for each in seen] == [(1, 1)]
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"name": "lightgbm", "rounds": 2, "parameters": {"metric": "None"}},
+        {"name": "xgboost", "rounds": 2, "parameters": {"disable_default_eval_metric": True}},
+    ],
+    ids=lambda model: model["name"],
+)
+def test_without_a_metric_there_is_no_curve(model: dict[str, Any]) -> None:
+    found = fitted(classes(), plain(model))
+    assert (found.curve, found.n_steps) == ([], 0)
+    assert np.isfinite(found.losses).all()
+
+
 def test_weights_of_an_estimator_without_them_are_refused() -> None:
     with pytest.raises(TrainingError, match="sklearn cannot weigh samples, and those of the training set have weights"):
         fitted(classes(), plain(sklearn("neighbors:KNeighborsClassifier")), weights=WEIGHTS)

@@ -17,6 +17,7 @@ from modyn_dagster.training.trainers.refusals import loop_errors, trainer_errors
 from modyn_dagster.training.trainers.registry import build_trainer
 from modyn_dagster.training.user_code import import_paths
 from tests.training.trainers.fitted import CLASSIFIERS, estimator, river, sklearn
+from tests.training.trainers.own_trainers import Even
 from tests.training.trainers.test_own import own
 from tests.variants import represented
 
@@ -195,6 +196,14 @@ def test_a_fit_that_may_need_more_columns_than_are_made_up_is_left_to_the_data()
         ["bayes", estimator("sklearn.naive_bayes:GaussianNB")],
     ]
     assert found(sklearn("pipeline:Pipeline", steps=steps)) == []
+
+
+def test_an_estimator_that_weighs_when_it_is_fitted_alone_cannot_continue_a_weighted_set() -> None:
+    model = {"name": "sklearn", "estimator": f"{Even.__module__}:Even"}
+    weighted = {"strategy": {"kind": "balanced", "size": 5}}
+    assert found(model, selection=weighted) == []
+    [error] = found(model, selection=weighted, training={"use_previous_model": True})
+    assert f"selection.strategy.weights: gives samples weights, and {Even.__module__}:Even takes none" in error
 
 
 def test_other_models_are_not_looked_at() -> None:

@@ -1,6 +1,6 @@
 """Libraries of trainers, which extras install, and their fields that belong to the pipeline."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -39,11 +39,11 @@ def library_version(package: str, extra: str, source: str, name: str) -> str:
     raise MissingExtra(source, "training.model.name", name, package=package, extra=extra)
 
 
-def refuse_reserved(parameters: Mapping[str, Any], source: str, allowed: Collection[str] = ()) -> None:
+def refuse_reserved(parameters: Mapping[str, Any], source: str) -> None:
     """Raise ``ConfigError`` for a parameter of boosting that the pipeline decides, or that names a file."""
     for name, value in parameters.items():
         field = f"training.model.parameters.{name}"
-        if name in _RESERVED and name not in allowed:
+        if name in _RESERVED:
             raise ConfigError(source, field, value, _RESERVED[name])
         if "filename" in name or name.endswith(("_file", "_model", "_path")) or "machine" in name:
             raise ConfigError(source, field, value, _FILES)

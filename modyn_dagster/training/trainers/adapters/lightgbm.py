@@ -43,8 +43,9 @@ class LightGBMTrainer:
         import lightgbm
 
         def report(environment: Any) -> None:
-            task, (_, _, loss, _) = self._task, environment.evaluation_result_list[0][:4]
-            task.report(environment.iteration - environment.begin_iteration + 1, self._spec.rounds, float(loss))
+            # None where the parameters ask for no metric.
+            for _, _, loss, *_ in environment.evaluation_result_list[:1]:
+                self._task.report(environment.iteration - environment.begin_iteration + 1, self._spec.rounds, float(loss))
 
         data = lightgbm.Dataset(samples.inputs, samples.truth, weight=weights, free_raw_data=False)
         options: dict[str, Any] = {

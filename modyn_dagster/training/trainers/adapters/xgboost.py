@@ -46,8 +46,9 @@ class XGBoostTrainer:
 
         class Reporting(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # the library may be absent, and has no types then
             def after_iteration(self, _model: Any, _epoch: int, evals_log: Any) -> bool:
-                ((losses, *_),) = (list(metrics.values()) for metrics in evals_log.values())
-                task.report(len(losses), rounds, float(losses[-1]))
+                # None where the parameters ask for no metric.
+                for losses, *_ in (list(metrics.values()) for metrics in evals_log.values()):
+                    task.report(len(losses), rounds, float(losses[-1]))
                 return False
 
         data = self._matrix(samples.inputs, label=samples.truth, weight=weights)
