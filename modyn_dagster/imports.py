@@ -105,6 +105,7 @@ LIBRARIES: Final = (
     "alibi_detect",
     "evidently",
     "modyn_dagster",
+    "river",
     "sklearn",
     "torch.nn",
     "torch.optim",

@@ -27,6 +27,7 @@ from modyn_dagster.spec.load import Project, load_project, read_project
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.reading.code_packages import project_code
 from modyn_dagster.training.data import check_task
+from modyn_dagster.training.trainers.refusals import trainer_errors
 from modyn_dagster.training.user_code import import_paths
 from modyn_dagster.triggering.user_code import user_code_errors
 
@@ -40,6 +41,8 @@ def check(with_data: bool, as_json: bool) -> None:
 
     With --data the first rows of the oldest and the newest files of every dataset are read too: for columns that are missing or
     of another dtype, labels and times that cannot be used, and features that are no numbers. Nothing is registered.
+
+    A trainer fits 100 made-up rows twice, which must give the same model.
 
     Reports all errors, not only the first. Ends with exit code 1 when there is one. Touches no Postgres. A GPU that this machine
     does not have is a warning: the pipeline may run on another one. So is a webhook's secret that this process cannot read, and a
@@ -117,8 +120,10 @@ def _pipeline_errors(project: Project, pipeline: PipelineSpec) -> Iterator[Confi
     source = f"pipeline {pipeline.name}"
     notify = pipeline.notify
     hooks = [("notify.hook", notify.hook)] if notify is not None and notify.hook is not None else []
+    missing: list[ConfigError] = []
     for field, path in [*import_paths(pipeline.training), *hooks]:
-        yield from _errors_of(partial(import_callable, path, source=source, field=field))
+        missing += _errors_of(partial(import_callable, path, source=source, field=field))
+    yield from missing
     if notify is not None and notify.command is not None:
         yield from _errors_of(partial(program_path, notify.command, project.folder, source=source))
     yield from user_code_errors(pipeline.trigger, source=source)
@@ -134,6 +139,8 @@ def _pipeline_errors(project: Project, pipeline: PipelineSpec) -> Iterator[Confi
     else:
         yield from _errors_of(partial(check_task, pipeline.training, label.kind, source=source))
         yield from _errors_of(partial(check_label_delay, pipeline, dataset))
+    if not missing:
+        yield from trainer_errors(pipeline, dataset)
 
 
 def _errors_of(step: Callable[[], object]) -> Iterator[ConfigError]:

@@ -24,6 +24,7 @@ from modyn_dagster.spec.triggers.drift import BackendMetric
 from modyn_dagster.spec.triggers.measured import CostTriggerSpec, DetectorTriggerSpec, DriftTriggerSpec, PerformanceTriggerSpec
 from modyn_dagster.spec.triggers.trigger import nested_blocks
 from modyn_dagster.training.data import check_ranks, check_task
+from modyn_dagster.training.trainers.refusals import trainer_errors
 from modyn_dagster.training.user_code import check_user_code
 from modyn_dagster.triggering.user_code import user_code_errors
 
@@ -172,6 +173,8 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     if labels_lag(pipeline, dataset):
         check_late_labels(pipeline)
     check_user_code(pipeline.training, source=source)
+    for error in trainer_errors(pipeline, dataset):
+        raise error
     check_task(pipeline.training, dataset.label.kind, source=source)
     check_ranks(pipeline.training, source=source)
     if pipeline.training.early_stopping is not None and dataset.split.calibrate == 0:

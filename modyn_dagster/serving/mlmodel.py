@@ -16,6 +16,7 @@ from modyn_dagster.serving.inputs import InputColumn, Inputs, read_architecture
 from modyn_dagster.serving.model_predictor import OUTPUTS
 from modyn_dagster.spec.learning.parsing import ImageParserSpec, SoundParserSpec, SoundsSpec
 from modyn_dagster.training.predictor_record import PredictorRecord
+from modyn_dagster.training.trainers.registry import libraries_of
 
 #: Module by which MLflow loads the model.
 LOADER: Final = "modyn_dagster.serving.flavor"
@@ -42,16 +43,17 @@ def write_mlmodel(record: PredictorRecord, folder: Path, data: str) -> None:
     if (example := _example(record)) is not None:
         (folder / _EXAMPLE).write_text(json.dumps(example), encoding="utf-8")
         model.saved_input_example_info = {"artifact_path": _EXAMPLE, "type": "dataframe", "pandas_orient": "split"}
-    (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in _requirements()), encoding="utf-8")
+    (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in _requirements(record)), encoding="utf-8")
     python = ".".join(map(str, sys.version_info[:3]))
     (folder / "python_env.yaml").write_text(f"python: {python}\ndependencies:\n- -r requirements.txt\n", encoding="utf-8")
     mlflow.pyfunc.add_to_model(model, loader_module=LOADER, data=data, python_env="python_env.yaml")
     model.save(str(folder / "MLmodel"))
 
 
-def _requirements() -> list[str]:
+def _requirements(record: PredictorRecord) -> list[str]:
     # Builds of torch for CPU and CUDA have one version, with a suffix that package indexes do not have.
-    return [f"modyn-dagster=={__version__}", *(f"{name}=={version(name).partition('+')[0]}" for name in _REQUIREMENTS)]
+    common = [f"modyn-dagster=={__version__}", *(f"{name}=={version(name).partition('+')[0]}" for name in _REQUIREMENTS)]
+    return common + [f"{name}=={number}" for name, number in libraries_of(record.architecture).items()]
 
 
 def _metadata(record: PredictorRecord) -> dict[str, Any]:

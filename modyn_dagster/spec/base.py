@@ -12,6 +12,8 @@ from modyn_dagster.imports import STANDARD, CodeSources, is_standard, module_exi
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
 _DURATION: Final = re.compile(r"([1-9][0-9]*)([smhdwy])")
 _IMPORT_PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+#: Libraries of estimators, each of which an extra of this name installs.
+_EXTRAS: Final = frozenset({"river", "sklearn"})
 _OWNER: Final = re.compile(r"team:.+|[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
@@ -51,7 +53,7 @@ def _check_duration(text: str) -> str:
     return text
 
 
-def _check_import_path(path: str, info: ValidationInfo) -> str:
+def check_import_path(path: str, info: ValidationInfo) -> str:
     """Check the syntax, that the module exists, and that the project in the context may use it. Nothing is imported."""
     if not _IMPORT_PATH.fullmatch(path):
         raise ValueError("must be an import path `package.module:function`")
@@ -64,6 +66,8 @@ def require_module(module: str, info: ValidationInfo) -> None:
     if is_standard(module):
         raise ValueError(STANDARD)
     if not module_exists(module):
+        if (package := module.partition(".")[0]) in _EXTRAS:
+            raise ValueError(f"needs {package}, which is not installed; run `pip install 'modyn-dagster[{package}]'`")
         raise ValueError(f"module {module!r} does not exist on the Python path: put it into the project's folder code/")
     refusal = info.context.refusal(module) if isinstance(info.context, CodeSources) else None
     if refusal is not None:
@@ -79,7 +83,7 @@ def _check_owner(owner: str) -> str:
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$", min_length=1, max_length=100)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Duration = Annotated[str, AfterValidator(_check_duration), Field(examples=["30s", "10y"])]
-ImportPath = Annotated[str, AfterValidator(_check_import_path), Field(examples=["package.module:function"])]
+ImportPath = Annotated[str, AfterValidator(check_import_path), Field(examples=["package.module:function"])]
 Owner = Annotated[str, AfterValidator(_check_owner), Field(examples=["team:data", "name@example.org"])]
 TagName = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}$")]
 TagValue = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{0,63}$")]

@@ -1,5 +1,6 @@
 """Modules of recorded architectures, for predictors and exports of built-in models."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -7,12 +8,39 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import CodeSources
 from modyn_dagster.reproducibility.determinism import reproducible
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.spec.learning.trainers import TrainerSpec
+from modyn_dagster.spec.pipeline import HOW_FIELDS
+from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.network import Network, build_network
+from modyn_dagster.training.trainers.body import TrainerBody
+
+logger = logging.getLogger(__name__)
 
 #: Fields of an architecture that are not fields of a training spec.
-_OTHER_FIELDS: Final = frozenset({"n_outputs", "features", "task", "label", "seen"})
+_OTHER_FIELDS: Final = frozenset({"n_outputs", "features", "task", "label", "seen", "library"})
+
+
+def architecture_of(
+    spec: TrainingSpec, layout: Layout, n_outputs: int, kind: TaskKind, *, given: TaskKind, seen: Layout
+) -> dict[str, Any]:
+    """Record all that a model is built from beside its weights, JSON-serialisable.
+
+    Args:
+        spec: spec of the training.
+        layout: layout of the inputs.
+        n_outputs: outputs per sample.
+        kind: kind of the task.
+        given: kind of the dataset's label, before the label transform.
+        seen: layout of the inputs after the transforms.
+    """
+    included = {"model", "parser", "standardize", "precision", "deterministic", "transforms", "label_transform"}
+    content = spec.model_dump(mode="json", include=included, exclude=HOW_FIELDS["training"])
+    if spec.transforms:
+        content["seen"] = seen.to_json()
+    if spec.label_transform is not None:
+        content["label"] = given
+    return content | {"features": layout.to_json(), "n_outputs": n_outputs, "task": kind}
 
 
 def spec_of_architecture(architecture: Mapping[str, Any], code: CodeSources | None = None) -> tuple[TrainingSpec, Layout]:
@@ -31,7 +59,12 @@ def empty_network(architecture: Mapping[str, Any], *, threads: int, source: str)
     spec, layout = spec_of_architecture(architecture)
     with reproducible(0, threads=threads, deterministic=spec.deterministic):
         seen = Layout.from_json(architecture["seen"]) if "seen" in architecture else None
-        return build_network(spec, layout, int(architecture["n_outputs"]), source=source, seen=seen)
+        network = build_network(spec, layout, int(architecture["n_outputs"]), source=source, seen=seen)
+    recorded = architecture.get("library")
+    if isinstance(network.body, TrainerBody) and recorded is not None and network.body.library[1] != recorded["version"]:
+        library, found = network.body.library
+        logger.warning("%s: the model was fitted by %s %s, and is read by %s", source, library, recorded["version"], found)
+    return network
 
 
 def refuse_transforms(spec: TrainingSpec) -> None:
@@ -48,6 +81,9 @@ def build_module(architecture: Mapping[str, Any]) -> Network:
     """
     spec, _ = spec_of_architecture(architecture)
     refuse_transforms(spec)
+    if isinstance(spec.model, TrainerSpec):
+        rule = "is no network: export .safetensors (its tensor body.content is the library's model file), or a folder of MLflow"
+        raise ConfigError("export", "model.name", spec.model.name, rule)
     if isinstance(spec.model, CustomSpec):
         rule = "is code of your own: export .safetensors (its weights begin with `body.`), or predict by training.build_predictor"
         raise ConfigError("export", "model.factory", spec.model.factory, rule)

@@ -10,6 +10,7 @@ from modyn_dagster.spec.learning.downsampling import CustomPolicySpec
 from modyn_dagster.spec.learning.models import CustomSpec, DistilBertSpec
 from modyn_dagster.spec.learning.optimizers import CustomSchedulerSpec, optimizer_fields
 from modyn_dagster.spec.learning.parsing import ParserSpec, TokenizerParserSpec
+from modyn_dagster.spec.learning.trainers import OwnTrainerSpec, RiverSpec, SklearnSpec, nested_estimators
 from modyn_dagster.spec.learning.transforms import OwnLabels
 from modyn_dagster.spec.training import TrainingSpec
 
@@ -39,8 +40,11 @@ def import_paths(spec: TrainingSpec) -> Iterator[tuple[str, str]]:
     elif isinstance(spec.parser, str):
         yield "training.parser", spec.parser
     for field, part in (("model", spec.model), ("loss", spec.loss)):
-        if isinstance(part, CustomSpec):
+        if isinstance(part, CustomSpec | OwnTrainerSpec):
             yield f"training.{field}.factory", part.factory
+    if isinstance(spec.model, SklearnSpec | RiverSpec):
+        yield "training.model.estimator", spec.model.estimator
+        yield from ((f"training.model.{place}", path) for place, path in nested_estimators(spec.model.parameters, "parameters"))
     for field, optimizer in zip(optimizer_fields(len(spec.optimizers)), spec.optimizers):
         if isinstance(optimizer, CustomSpec):
             yield f"{field}.factory", optimizer.factory

@@ -487,3 +487,48 @@ def test_windows_and_counts_by_label_are_refused_unless_labels_arrive_later(
     assert (f"pipeline hourly: {field}: " in result.stderr) == (words is not None)
     assert words is None or words in result.stderr
     assert result.exit_code == (1 if words else 0), result.stderr
+
+
+def test_a_trainer_is_tried_and_all_that_it_cannot_have_is_named(project: Path) -> None:
+    pytest.importorskip("skops")
+    model = {"name": "sklearn", "estimator": "sklearn.neighbors:KNeighborsClassifier"}
+    training = {"model": model, "epochs": 2}
+    write(project / "pipelines" / "hourly.yaml", PIPELINE | {"training": training | {"use_previous_model": True}})
+    result = check()
+    assert result.exit_code == 1
+    first, second = result.stderr.splitlines()
+    assert "training.epochs: belongs to the training loop, and a trainer (sklearn) has none: leave it out" in first
+    assert "training.use_previous_model: sklearn.neighbors:KNeighborsClassifier cannot continue an earlier model" in second
+    noisy = user_code(
+        project,
+        "noisy_trainer",
+        """
+import random
+
+
+class Noisy:
+    takes_weights, continues, library = True, True, ("noisy", "1")
+
+    def __init__(self, task):
+        self.task = task
+
+    def fit(self, samples, weights, previous, seed):
+        return random.SystemRandom().random()
+
+    def predict(self, model, inputs):
+        return [[1 / self.task.n_outputs] * self.task.n_outputs for _ in inputs]
+
+    def to_bytes(self, model):
+        return str(model).encode()
+
+    def from_bytes(self, content):
+        return float(content)
+""",
+    )
+    write(
+        project / "pipelines" / "hourly.yaml",
+        PIPELINE | {"training": {"model": {"name": "trainer", "factory": f"{noisy}:Noisy"}}},
+    )
+    result = check()
+    assert result.exit_code == 1
+    assert "training.model: is not deterministic: two fits to the same 100 rows gave different models" in result.stderr

@@ -36,6 +36,10 @@ USES: Final[Mapping[str, str]] = {
     "ray": _LOADED.format("resources.ray_jobs"),
     "onnx": "import onnx, onnxscript, modyn_dagster.serving.exporting\nprint('loaded')",
     "text": "from transformers import DistilBertConfig, DistilBertModel\nprint('loaded')",
+    "sklearn": "import sklearn, skops.io, modyn_dagster.training.trainers.adapters.sklearn\nprint('loaded')",
+    "lightgbm": "import lightgbm, modyn_dagster.training.trainers.adapters.lightgbm\nprint('loaded')",
+    "xgboost": "import xgboost, modyn_dagster.training.trainers.adapters.xgboost\nprint('loaded')",
+    "river": "import river, modyn_dagster.training.trainers.adapters.river\nprint('loaded')",
     "drift-river": "from modyn_dagster.spec.triggers.detector import HddmSpec\n"
     "from modyn_dagster.triggering.stream_detectors import DetectorReader\n"
     "for name in ('hddm_a', 'hddm_w'):\n"
@@ -51,6 +55,7 @@ USES: Final[Mapping[str, str]] = {
     "assert numpy.__version__ < '2'\n"
     "print('loaded')",
     "all": "import modyn_dagster.definitions, modyn_dagster.resources.ray_jobs, mlflow, plotly, onnx, transformers, river\n"
+    "import lightgbm, skops, xgboost\n"
     "print('loaded')",
 }
 

@@ -47,7 +47,9 @@ class Kind:
 
 
 def kind(table: Table, *, task: str = "class", **fields: Any) -> Kind:
-    spec = spec_of(epochs=1, batch_size=16, **fields)
+    # A trainer has no loop.
+    loop = {"epochs": 1, "batch_size": 16} if fields.get("model", {}).get("name") != "sklearn" else {}
+    spec = spec_of(**loop, **fields)
     trained = train(spec, table.data(), task=Task(task, exclude=frozenset({"label"})), seed=0, threads=1, source="p")  # type: ignore[arg-type]
     return Kind(spec, table, trained)
 
@@ -139,6 +141,12 @@ def transformed() -> Kind:
     return numbers(transforms=[{"function": "tests.training.transforming_user_code:times", "when": "always"}])
 
 
+def trainer() -> Kind:
+    return numbers(
+        model={"name": "sklearn", "estimator": "sklearn.ensemble:RandomForestClassifier", "parameters": {"n_estimators": 3}}
+    )
+
+
 KINDS: Final[Mapping[str, Callable[[], Kind]]] = {
     "numbers": numbers,
     "double": lambda: numbers(precision="64-true"),
@@ -151,4 +159,5 @@ KINDS: Final[Mapping[str, Callable[[], Kind]]] = {
     "sounds": sounds,
     "own parser": own_parser,
     "transformed": transformed,
+    "trainer": trainer,
 }

@@ -129,6 +129,7 @@ def test_programs_without_the_library_for_them_are_refused(tmp_path: Path, monke
     [
         ("groups", "m.pt2", "is code of your own"),
         ("transformed", "m.pt", "are code of your own: apply them yourself"),
+        ("trainer", "m.pt2", "is no network: export .safetensors"),
         ("numbers", "m.bin", "must end in one of .pt, .pt2, .onnx"),
     ],
 )

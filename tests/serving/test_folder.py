@@ -264,6 +264,17 @@ def test_a_folder_is_not_overwritten_and_a_failed_one_leaves_nothing(tmp_path: P
     ("part", "value", "field"),
     [
         ("model", {"factory": "torch.hub:load", "config": {"source": "local"}}, "model.factory"),
+        ("model", {"name": "sklearn", "estimator": "pandas:DataFrame"}, "model.*estimator"),
+        ("model", {"name": "trainer", "factory": "pandas:read_pickle"}, "model.*factory"),
+        (
+            "model",
+            {
+                "name": "sklearn",
+                "estimator": "sklearn.pipeline:Pipeline",
+                "parameters": {"steps": [["a", {"estimator": "pandas:read_pickle"}]]},
+            },
+            "model.*parameters.*steps.0.1.estimator",
+        ),
         ("parser", {"tokenizer": {"factory": "pandas:read_pickle", "config": {}, "length": 4}}, "parser.*factory"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Specs of models: built-in ones by ``name``, user code by ``factory``, and the inputs that each accepts."""
+"""Specs of models: built-in ones and trainers by ``name``, user code by ``factory``, and the inputs that each accepts."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
@@ -7,6 +7,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import ImportPath, Spec
 from modyn_dagster.spec.learning.parsing import Parser, SoundParserSpec, TextParserSpec
+from modyn_dagster.spec.learning.trainers import TrainerSpec
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 #: Channels, height and width of an image.
@@ -106,18 +107,15 @@ class CustomSpec(Spec):
     config: dict[str, Any] = {}
 
 
-BoxedModelSpec = Annotated[
-    LogisticRegressionSpec | MLPSpec | CNNSpec | ResNetSpec | DLRMSpec | HashedTextSpec | DistilBertSpec,
-    Field(discriminator="name"),
-]
-ModelSpec = BoxedModelSpec | CustomSpec
+BoxedModelSpec = LogisticRegressionSpec | MLPSpec | CNNSpec | ResNetSpec | DLRMSpec | HashedTextSpec | DistilBertSpec
+ModelSpec = Annotated[BoxedModelSpec | TrainerSpec, Field(discriminator="name")] | CustomSpec
 
 
 def takes_rows(model: ModelSpec) -> bool:
     """Test that a model takes a row of numbers per sample, which may be standardised. Other models take arrays unchanged."""
     if isinstance(model, CNNSpec | ResNetSpec):
         return model.shape is not None
-    return isinstance(model, LogisticRegressionSpec | MLPSpec)
+    return isinstance(model, LogisticRegressionSpec | MLPSpec | TrainerSpec)
 
 
 def input_mismatch(
@@ -137,7 +135,7 @@ def input_mismatch(
     return None if isinstance(model, CustomSpec) else _input_problem(model, groups, parser)
 
 
-def _input_problem(model: BoxedModelSpec, groups: Mapping[str, str] | None, parser: Parser | None) -> str | None:
+def _input_problem(model: BoxedModelSpec | TrainerSpec, groups: Mapping[str, str] | None, parser: Parser | None) -> str | None:
     if isinstance(model, DLRMSpec):
         fits = groups is not None and set(groups) == {"numeric", "categorical"} and groups["categorical"].startswith("int")
         return None if fits else "dlrm takes two groups of features, `numeric` and `categorical`, the latter int32 or int64"

@@ -36,7 +36,7 @@ def initial_network(
     """Build a network with its initial weights, and the standardisation of the training set."""
     network = build_network(spec, statistics.reading.features.layout, n_outputs, source=source, seen=statistics.seen)
     if previous is not None:
-        _load_previous(network, previous, statistics, n_outputs, source)
+        load_previous(network, previous, statistics, n_outputs, source)
     elif initial is not None:
         _load_initial(network, initial, spec.initial_weights or "(given)", source)
     for name, scaler in network.scalers().items():
@@ -53,7 +53,8 @@ def require_finite(network: Network, n_steps: int, source: str) -> None:
             raise TrainingError(f"{source}: {name} is not finite after step {n_steps}; lower the learning rate")
 
 
-def _load_previous(network: Network, previous: PreviousModel, statistics: DatasetStatistics, n_outputs: int, source: str) -> None:
+def load_previous(network: Network, previous: PreviousModel, statistics: DatasetStatistics, n_outputs: int, source: str) -> None:
+    """Load a previous model; ``ConfigError`` if it has other features, outputs or weights."""
     layout = statistics.reading.features.layout
     if Layout.from_json(previous.architecture["features"]).of_shape() != layout.of_shape():
         rule = f"the previous model saw other features: {previous.architecture['features']}, now {layout.to_json()}"

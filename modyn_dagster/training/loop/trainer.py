@@ -13,7 +13,7 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.reproducibility.determinism import reproducible, restored_generators
 from modyn_dagster.reproducibility.devices import current_device
-from modyn_dagster.spec.pipeline import HOW_FIELDS
+from modyn_dagster.spec.learning.trainers import TrainerSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.checkpoint.checkpointer import Checkpointer, fingerprint, training_environment
 from modyn_dagster.training.checkpoint.file import CheckpointFile
@@ -25,10 +25,12 @@ from modyn_dagster.training.inputs.reading import place_finder
 from modyn_dagster.training.loop.agreement import agreed_environment, begin_alike, draw_apart, end_alike, require_team
 from modyn_dagster.training.loop.epochs import Epochs
 from modyn_dagster.training.loop.final_weights import EarlyStopping, calibration_loss
+from modyn_dagster.training.loop.fitting import fit_trainer
 from modyn_dagster.training.loop.holdout import Division, Irreducible
 from modyn_dagster.training.loop.initial_weights import initial_network, n_outputs_of, require_finite
 from modyn_dagster.training.loop.sampling import sampling_of
 from modyn_dagster.training.loop.steps import Steps
+from modyn_dagster.training.module import architecture_of
 from modyn_dagster.training.parsing.parser import Parsing
 from modyn_dagster.training.team.shares import Shares
 from modyn_dagster.training.team.team import Team
@@ -71,6 +73,9 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
     if spec.early_stopping is not None and calibrate is None:
         rule = "needs samples that are not trained on: give the dataset's `split` a share `calibrate`"
         raise ConfigError(source, "training.early_stopping", "(on)", rule)
+    if isinstance(spec.model, TrainerSpec):
+        given: dict[str, Any] = {"seed": seed, "threads": threads, "source": source, "previous": previous}
+        return fit_trainer(spec, data, task=task, progress=progress, **given)
     require_team(spec, team, source=source)
     shares = None if team is None else Shares(team, source)
     # The first use imports modules that draw from generators.
@@ -121,7 +126,9 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
         watch.lap("finish")
     return TrainedModel(
         state_dict=weights,
-        architecture=_architecture(spec, task, statistics, n_outputs),
+        architecture=architecture_of(
+            spec, statistics.reading.features.layout, n_outputs, task.kind, given=dataset_task.kind, seen=statistics.seen
+        ),
         losses=epochs.curve.epochs,
         curve=epochs.curve.points,
         n_steps=steps.n_steps,
@@ -142,13 +149,3 @@ def _side_batches(
         return None
     side = replace(statistics, reading=replace(statistics.reading, data=data), cached=None)
     return Batches(side, network, n_outputs, **place)
-
-
-def _architecture(spec: TrainingSpec, task: Task, statistics: DatasetStatistics, n_outputs: int) -> dict[str, Any]:
-    included = {"model", "parser", "standardize", "precision", "deterministic", "transforms", "label_transform"}
-    content = spec.model_dump(mode="json", include=included, exclude=HOW_FIELDS["training"])
-    if spec.transforms:
-        content["seen"] = statistics.seen.to_json()
-    if spec.label_transform is not None:
-        content["label"] = statistics.reading.relabeling.given
-    return content | {"features": statistics.reading.features.layout.to_json(), "n_outputs": n_outputs, "task": task.kind}

@@ -65,6 +65,16 @@ class Layout:
             ),
         )
 
+    def value_names(self) -> tuple[str, ...]:
+        """Names of the values of a sample: those of columns, with a number where a column has or becomes several values.
+
+        >>> Layout((Input("features", (("size", 1), ("colour", 2)), (3,), True, "float64"),)).value_names()
+        ('size', 'colour.0', 'colour.1')
+        """
+        named = [(column, stop - start) for entry in self.inputs for column, _, start, stop in entry.parts()]
+        named += [(entry.name, entry.n_features) for entry in self.inputs if not entry.columns]
+        return tuple(name if width == 1 else f"{name}.{i}" for name, width in named for i in range(width))
+
     def shaped(self, shapes: Mapping[str, tuple[int, ...]]) -> Self:
         """Return the same inputs with other shapes."""
         return replace(self, inputs=tuple(replace(entry, shape=shapes[entry.name]) for entry in self.inputs))

@@ -9,13 +9,16 @@ from torch import Tensor, nn
 from modyn_dagster.errors import ConfigError, MissingExtra, WrongShape
 from modyn_dagster.imports import call_factory
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec
-from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.spec.learning.trainers import TrainerSpec
+from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training.columns.encoders import Encoders
 from modyn_dagster.training.columns.input import Input
 from modyn_dagster.training.memory import Allocate
 from modyn_dagster.training.models import build_builtin
 from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.standardization import Preparation, Standardize
+from modyn_dagster.training.trainers.body import TrainerBody
+from modyn_dagster.training.trainers.protocol import LearningTask
 
 #: A model's inputs by name, each ``[n, ...]``.
 Tensors = dict[str, Tensor]
@@ -112,6 +115,10 @@ def _key(each: Input) -> str:
 
 
 def _build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str) -> nn.Module:
+    if isinstance(spec, TrainerSpec):
+        # A classifier has two outputs at least.
+        kind: TaskKind = "class" if n_outputs > 1 else "target"
+        return TrainerBody(spec, LearningTask(kind, layout.value_names(), n_outputs, torch.get_num_threads(), source))
     if not isinstance(spec, CustomSpec):
         try:
             return build_builtin(spec, layout, n_outputs)

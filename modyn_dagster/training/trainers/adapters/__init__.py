@@ -1,0 +1,1 @@
+"""Trainers of libraries: scikit-learn, LightGBM, XGBoost and river."""

@@ -1,0 +1,94 @@
+"""Trainer of XGBoost's boosted trees."""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.spec.learning.trainers import XGBoostSpec
+from modyn_dagster.training.trainers.adapters.libraries import library_version, refuse_reserved
+from modyn_dagster.training.trainers.protocol import Inputs, LearningTask, TrainingSamples, Weights
+
+#: Objectives of classes, whose predictions are probabilities.
+_OBJECTIVES: Final = ("binary:logistic", "multi:softprob")
+
+
+class XGBoostTrainer:
+    """Adds ``rounds`` trees (per class, beyond two) to a previous model or to none; the model is XGBoost's UBJSON file.
+
+    Args:
+        spec: parameters and rounds.
+        task: task of the models.
+
+    Raises:
+        ConfigError: a parameter is not for the spec to set, or the objective does not fit the task.
+        MissingExtra: XGBoost is not installed.
+    """
+
+    takes_weights = True
+    continues = True
+
+    def __init__(self, spec: XGBoostSpec, task: LearningTask) -> None:
+        self.library = ("xgboost", library_version("xgboost", "xgboost", task.source, spec.name))
+        refuse_reserved(spec.parameters, task.source)
+        objective = spec.parameters.get("objective")
+        if task.kind == "class" and objective is not None and objective not in _OBJECTIVES:
+            rule = f"the label is a class: use one of {', '.join(_OBJECTIVES)}, or leave it out"
+            raise ConfigError(task.source, "training.model.parameters.objective", objective, rule)
+        self._spec, self._task = spec, task
+
+    def fit(self, samples: TrainingSamples, weights: Weights, previous: Any | None, seed: int) -> Any:
+        """Boost on samples, from a previous model if there is one."""
+        import xgboost
+
+        task, rounds = self._task, self._spec.rounds
+
+        class Reporting(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # the library may be absent, and has no types then
+            def after_iteration(self, _model: Any, _epoch: int, evals_log: Any) -> bool:
+                # None where the parameters ask for no metric.
+                for losses, *_ in (list(metrics.values()) for metrics in evals_log.values()):
+                    task.report(len(losses), rounds, float(losses[-1]))
+                return False
+
+        data = self._matrix(samples.inputs, label=samples.truth, weight=weights)
+        return xgboost.train(
+            self._parameters(seed),
+            data,
+            num_boost_round=rounds,
+            xgb_model=previous,
+            evals=[(data, "training")],
+            callbacks=[Reporting()],
+            verbose_eval=False,
+        )
+
+    def predict(self, model: Any, inputs: Inputs) -> npt.NDArray[Any]:
+        """Probabilities, or targets."""
+        found = np.asarray(model.predict(self._matrix(inputs)), dtype=np.float64)
+        return np.column_stack([1 - found, found]) if self._task.kind == "class" and found.ndim == 1 else found
+
+    def to_bytes(self, model: Any) -> bytes:
+        """UBJSON of the model."""
+        return bytes(model.save_raw("ubj"))
+
+    def from_bytes(self, content: bytes) -> Any:
+        """Model of UBJSON; ``ConfigError`` if it is none."""
+        import xgboost
+
+        try:
+            return xgboost.Booster({"nthread": self._task.threads}, model_file=bytearray(content))
+        except (xgboost.core.XGBoostError, ValueError) as error:
+            first = (str(error).splitlines() or [""])[0]
+            raise ConfigError(self._task.source, "training.model", "model file", f"is no model of XGBoost: {first}") from error
+
+    def _matrix(self, inputs: Inputs, **known: Any) -> Any:
+        import xgboost
+
+        return xgboost.DMatrix(inputs, nthread=self._task.threads, **known)
+
+    def _parameters(self, seed: int) -> dict[str, Any]:
+        n, is_class = self._task.n_outputs, self._task.kind == "class"
+        objective = ("multi:softprob" if n > 2 else "binary:logistic") if is_class else "reg:squarederror"
+        fixed = {"nthread": self._task.threads, "seed": seed % 2**31, "device": "cpu"}
+        parameters = {"objective": objective, "verbosity": 0, **self._spec.parameters, **fixed}
+        return parameters | ({"num_class": n} if str(parameters["objective"]).startswith("multi:") else {})
