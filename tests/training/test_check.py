@@ -71,7 +71,7 @@ def test_a_loss_must_fit_what_is_learnt(user_code: str) -> None:
         ({"features": {"numeric": {"columns": ["a"]}}}, "groups need dlrm or a model of your own"),
         ({"features": {"a-b": {"columns": ["a"]}}, "model": {"factory": "torch.nn:Identity"}}, "should match pattern"),
         ({"features": {"a": {"columns": ["a", "a"]}}, "model": {"factory": "torch.nn:Identity"}}, "columns must not repeat"),
-        ({"parser": {"images": {"size": [2, 2]}}, "features": ["a"]}, "images and texts are one array"),
+        ({"parser": {"images": {"size": [2, 2]}}, "features": ["a"]}, "images, sounds and texts are one array"),
         ({"parser": {"images": {"size": [0, 2]}}}, "greater than or equal to 1"),
         ({"parser": {"function": "torch.nn:Identity", "workers": {"kind": "fibers"}}}, "threads"),
     ],

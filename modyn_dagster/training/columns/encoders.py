@@ -14,7 +14,8 @@ from modyn_dagster.training.columns.vocabulary import Vocabulary, as_bytes, dist
 
 #: Arrays of a fitted state by name.
 State = dict[str, npt.NDArray[Any]]
-_NO_VALUES: Final = Vocabulary(pa.array([], pa.large_binary()), knows_unknown=False)
+# Not by `pa.array`, which imports pandas where there is one.
+_NO_VALUES: Final = Vocabulary(pa.nulls(0, pa.large_binary()), knows_unknown=False)
 
 
 @dataclass(frozen=True, slots=True)
