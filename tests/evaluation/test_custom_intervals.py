@@ -83,7 +83,7 @@ def test_anything_but_pairs_of_moments_is_an_error_that_names_the_interval(value
     assert user_intervals.__name__ in str(raised.value)
 
 
-@pytest.mark.parametrize("value", [(np.datetime64("NaT"), np.datetime64("2020-01-01")), (1, 2), (None, None)])
+@pytest.mark.parametrize("value", [(np.datetime64("NaT", "us"), np.datetime64("2020-01-01")), (1, 2), (None, None)])
 def test_moments_of_another_type_are_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match="datetime64, datetime or date"):
         generate_intervals(custom("returning", value=[value]), np.datetime64(0, "us"), np.datetime64(9, "us"))

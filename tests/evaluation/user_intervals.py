@@ -11,10 +11,10 @@ SECOND = np.timedelta64(1_000_000, "us")
 
 def months(every: int = 1) -> Any:
     def intervals(start: Any, end: Any, _: Any) -> Any:
-        month = start.astype("datetime64[M]")
+        month, step = start.astype("datetime64[M]"), np.timedelta64(every, "M")
         while month < end:
-            yield month, month + every
-            month += every
+            yield month, month + step
+            month += step
 
     return intervals
 
