@@ -203,6 +203,37 @@ def call_factory(path: str, config: Mapping[str, Any], *arguments: Any, source: 
         raise ConfigError(source, f"{prefix}config", dict(config), rule) from error
 
 
+def made_by_factory(
+    path: str,
+    config: Mapping[str, Any],
+    kind: type | None = None,
+    *arguments: Any,
+    what: str,
+    source: str,
+    field: str = "",
+    **named: Any,
+) -> Any:
+    """Return the function, or the object of a kind, that a factory of user code makes.
+
+    Args:
+        path: as for ``call_factory``, like ``config``, ``source``, ``field`` and further arguments.
+        config: keyword arguments of the block.
+        kind: class or protocol of the object; None for a function.
+        what: what the factory must return, in words: ``a function of two windows``.
+        source: file or object that has the block.
+        field: of the block there.
+
+    Raises:
+        ImportPathError: the path cannot be imported, or its result is another one.
+        ConfigError: the factory refused its config.
+    """
+    made: object = call_factory(path, config, *arguments, source=source, field=field, **named)
+    if not (callable(made) if kind is None else isinstance(made, kind)):
+        rule = f"must return {what}, not {type(made).__name__}"
+        raise ImportPathError(source, f"{field}.factory" if field else "factory", path, rule)
+    return made
+
+
 def module_exists(module: str) -> bool:
     """Test that a dotted module can be found, without running any of its packages."""
     return module in sys.modules or find_module(module) is not None
