@@ -240,7 +240,19 @@ def module_exists(module: str) -> bool:
 
 
 def find_module(module: str, folders: list[str] | None = None) -> importlib.machinery.ModuleSpec | None:
-    """Find a dotted module in folders, by default those of `sys.path`, without running any of its packages; None if absent."""
+    """Find a dotted module in folders, by default those of `sys.path`, without running any of its packages; None if absent.
+
+    Importing remembers what folders hold, also that one does not exist. A module that is not found is therefore looked for once
+    more without that memory: its file may be newer.
+    """
+    spec = _find_module(module, folders)
+    if spec is None:
+        importlib.invalidate_caches()
+        spec = _find_module(module, folders)
+    return spec
+
+
+def _find_module(module: str, folders: list[str] | None) -> importlib.machinery.ModuleSpec | None:
     search = folders
     spec: importlib.machinery.ModuleSpec | None = None
     parts = module.split(".")
