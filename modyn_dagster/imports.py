@@ -255,13 +255,14 @@ def find_module(module: str, folders: list[str] | None = None) -> importlib.mach
 def _find_module(module: str, folders: list[str] | None) -> importlib.machinery.ModuleSpec | None:
     search = folders
     spec: importlib.machinery.ModuleSpec | None = None
-    parts = module.split(".")
-    for i in range(len(parts)):
-        name = ".".join(parts[: i + 1])
-        spec = importlib.machinery.PathFinder.find_spec(name, search)
+    for part in module.split("."):
+        # By its last name: the locations of a namespace package with a dotted name ask for a parent that nobody imported.
+        spec = importlib.machinery.PathFinder.find_spec(part, search)
         if spec is None and search is None:
-            spec = importlib.machinery.BuiltinImporter.find_spec(name)
+            spec = importlib.machinery.BuiltinImporter.find_spec(part)
         if spec is None:
             return None
         search = list(spec.submodule_search_locations or [])
+        if spec.submodule_search_locations is not None:
+            spec.submodule_search_locations = search
     return spec
