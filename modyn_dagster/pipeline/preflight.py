@@ -20,6 +20,7 @@ from modyn_dagster.spec.selection import SimilarToUnlabelledSpec
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.spec.triggers.base import TriggerBase
 from modyn_dagster.spec.triggers.decision import MisclassificationsRule
+from modyn_dagster.spec.triggers.detector import CustomDetectorSpec
 from modyn_dagster.spec.triggers.drift import BackendMetric
 from modyn_dagster.spec.triggers.measured import CostTriggerSpec, DetectorTriggerSpec, DriftTriggerSpec, PerformanceTriggerSpec
 from modyn_dagster.spec.triggers.trigger import nested_blocks
@@ -94,7 +95,7 @@ def _check_detector(block: DetectorTriggerSpec, kind: TaskKind, source: str, fie
     if kind != "class" and (block.stream == "scores" or block.detector.name in _BINARY_DETECTORS):
         rule = f"the dataset's label is a {kind}, which has neither 0/1 errors nor confidences; use another detector, on errors"
         raise ConfigError(source, f"{field}.detector.name", block.detector.name, rule)
-    if find_spec("river") is None:
+    if not isinstance(block.detector, CustomDetectorSpec) and find_spec("river") is None:
         raise MissingExtra(source, f"{field}.detector.name", block.detector.name, package="river", extra="drift-river")
 
 

@@ -20,7 +20,7 @@ from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed, PerformanceNeed
 from modyn_dagster.triggering.build import pipeline_policy
-from modyn_dagster.triggering.stream_detectors import DetectorReader
+from modyn_dagster.triggering.detectors import DetectorReader
 from tests.pipeline.measuring import delete, deliver_with_shift, drift, performance
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, ROWS, exact, triggered

@@ -1,6 +1,6 @@
 """Context of a measurement: run, point, view, newest model, and its activations."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,7 @@ from modyn_dagster.triggering import DriftNeed
 from modyn_dagster.triggering.measurement import Need
 
 if TYPE_CHECKING:
-    from modyn_dagster.triggering.stream_detectors import DetectorReader
+    from modyn_dagster.triggering.detectors import DetectorReader
 
 
 _TAPS: Final[Mapping[str, str]] = {"columns": COLUMNS, "embeddings": EMBEDDING, "outputs": OUTPUTS}
@@ -41,6 +41,7 @@ class MeasurementContext:
         taps: taps of all needs, so that one pass serves every need.
         trained_at: ordinal of the batch at whose arrival the model's labels were read.
         detectors: detectors that have read with this model.
+        details_at: returns the recorded details of the measurement with this model at an earlier point, by path.
         training_set: of the model, where windows go by label; otherwise None.
     """
 
@@ -52,6 +53,7 @@ class MeasurementContext:
     taps: frozenset[str]
     trained_at: int
     detectors: "Detectors"
+    details_at: Callable[[int], Mapping[str, Mapping[str, Any]]]
     training_set: TrainingSetRow | None = None
 
     def samples(self, window: KeyRange) -> WindowValues:

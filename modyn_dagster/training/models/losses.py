@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from modyn_dagster.errors import ConfigError, WrongShape
-from modyn_dagster.imports import call_factory
+from modyn_dagster.errors import WrongShape
+from modyn_dagster.imports import made_by_factory
 from modyn_dagster.spec.learning.models import CustomSpec
 from modyn_dagster.spec.training import LossName, TaskKind, TrainingSpec
 from modyn_dagster.training.data import default_loss
@@ -34,10 +34,9 @@ def build_loss(spec: TrainingSpec, kind: TaskKind, *, source: str) -> SampleLoss
     """The loss of a spec; a custom one is ``factory(**config)`` and must be callable."""
     if not isinstance(spec.loss, CustomSpec):
         return LOSSES[spec.loss or default_loss(kind)]
-    loss: object = call_factory(spec.loss.factory, spec.loss.config, source=source, field="training.loss")
-    if not callable(loss):
-        rule = f"must return a callable (outputs, targets) -> losses, not {type(loss).__name__}"
-        raise ConfigError(source, "training.loss.factory", spec.loss.factory, rule)
+    what = "a callable (outputs, targets) -> losses"
+    block, field = spec.loss, "training.loss"
+    loss: SampleLoss = made_by_factory(block.factory, block.config, what=what, source=source, field=field)
     return loss
 
 
