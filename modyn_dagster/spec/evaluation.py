@@ -41,15 +41,17 @@ class TriggerSpanData(Spec):
 EvaluationData = Annotated[EvaluateSplit | OtherDataset | TrainingSetData | TriggerSpanData, Field(discriminator="kind")]
 
 #: Metrics that a policy or a hook can watch.
-MetricName = Literal["accuracy", "roc_auc", "f1", "log_loss", "mae", "mse", "r2"]
+MetricName = Literal[
+    "accuracy", "roc_auc", "f1", "log_loss", "mae", "mse", "r2", "rank_mae", "quadratic_kappa", "ranked_probability"
+]
 
 _OF_CLASS: Final = r"accuracy(?:_top[1-9][0-9]*)?|f1|roc_auc|pr_auc|log_loss|brier"
-_WHOLE: Final = r"f1_macro|f1_micro|f1_weighted|calibration_error|mae|mse|r2"
+_WHOLE: Final = r"f1_macro|f1_micro|f1_weighted|calibration_error|mae|mse|r2|rank_mae|quadratic_kappa|ranked_probability"
 #: Metrics that can be estimated without labels.
 ESTIMATED: Final = ("accuracy", "f1", "f1_macro", "f1_micro", "log_loss", "roc_auc")
 _PREFIX: Final = "estimated_"
 _NAME: Final = re.compile(rf"(?:{_WHOLE})|(?:{_OF_CLASS})(?:_class_(?:0|[1-9][0-9]*))?|{_PREFIX}(?:{'|'.join(ESTIMATED)})")
-_LOSSES: Final = ("log_loss", "brier", "calibration_error", "mae", "mse")
+_LOSSES: Final = ("log_loss", "brier", "calibration_error", "mae", "mse", "rank_mae", "ranked_probability")
 
 
 def _check(name: str, info: ValidationInfo) -> str:
@@ -60,7 +62,8 @@ def _check(name: str, info: ValidationInfo) -> str:
     elif not _NAME.fullmatch(name):
         raise ValueError(
             "must be accuracy, accuracy_top<k>, f1, f1_macro, f1_micro, f1_weighted, roc_auc, pr_auc, log_loss, brier, "
-            "calibration_error, mae, mse, r2, one of a class such as f1_class_3, an estimate without labels such as "
+            "calibration_error, mae, mse, r2, rank_mae, quadratic_kappa, ranked_probability, "
+            "one of a class such as f1_class_3, an estimate without labels such as "
             "estimated_accuracy, or an import path"
         )
     return name
@@ -107,6 +110,8 @@ ACCURACY: Final = re.compile(r"accuracy(?:_top(\d+))?")
 MEAN_LOSSES: Final[dict[str, Literal["class", "target"]]] = {
     "log_loss": "class",
     "brier": "class",
+    "rank_mae": "class",
+    "ranked_probability": "class",
     "mse": "target",
     "mae": "target",
 }

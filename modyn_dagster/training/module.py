@@ -18,7 +18,7 @@ from modyn_dagster.training.trainers.body import TrainerBody
 logger = logging.getLogger(__name__)
 
 #: Fields of an architecture that are not fields of a training spec.
-_OTHER_FIELDS: Final = frozenset({"n_outputs", "features", "task", "label", "seen", "library"})
+_OTHER_FIELDS: Final = frozenset({"n_outputs", "features", "task", "learns", "label", "seen", "library"})
 
 
 def architecture_of(
@@ -40,6 +40,8 @@ def architecture_of(
         content["seen"] = seen.to_json()
     if spec.label_transform is not None:
         content["label"] = given
+    if spec.task is not None:
+        content["learns"] = spec.task.model_dump(mode="json")
     return content | {"features": layout.to_json(), "n_outputs": n_outputs, "task": kind}
 
 
@@ -51,6 +53,8 @@ def spec_of_architecture(architecture: Mapping[str, Any], code: CodeSources | No
     layout = Layout.from_json(architecture["features"])
     recorded = {name: value for name, value in architecture.items() if name not in _OTHER_FIELDS}
     fields = recorded | ({"features": layout.groups} if layout.groups else {})
+    if "learns" in architecture:
+        fields["task"] = architecture["learns"]
     return TrainingSpec.model_validate(fields, context=code), layout
 
 

@@ -15,6 +15,7 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.reproducibility.determinism import fixed_algorithms
 from modyn_dagster.reproducibility.devices import current_device, resolve_device
+from modyn_dagster.spec.learning.tasks import TaskSpec
 from modyn_dagster.training.columns.encoders import NO_ENCODERS, Encoders
 from modyn_dagster.training.data import COLUMNS, OUTPUTS
 from modyn_dagster.training.inputs.features import Features
@@ -55,8 +56,9 @@ class Predictor:
         settings: ComputeSettings,
         transforms: Transforms,
         relabeling: Relabeling,
+        task: TaskSpec | None = None,
     ) -> None:
-        self.n_outputs, self.kind = n_outputs, relabeling.kind
+        self.n_outputs, self.kind, self.task = n_outputs, relabeling.kind, task
         self._network, self._features, self._settings = network.to(settings.device).eval(), features, settings
         self._transformed, self._relabeling = transforms.evaluation(), relabeling
         self._what = f"{features.parsing.source}: training.model: the model"
@@ -158,7 +160,8 @@ def build_predictor(
     transforms = Transforms(spec, source, where)
     relabeling = Relabeling(spec.label_transform, architecture.get("label", architecture["task"]), source)
     n_outputs = int(architecture["n_outputs"])
-    return Predictor(network, features, n_outputs, settings=settings, transforms=transforms, relabeling=relabeling)
+    parts: dict[str, Any] = {"settings": settings, "transforms": transforms, "relabeling": relabeling, "task": spec.task}
+    return Predictor(network, features, n_outputs, **parts)
 
 
 def _encoders(network: Network, source: str) -> Encoders:

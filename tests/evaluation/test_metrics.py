@@ -9,6 +9,7 @@ from hypothesis.extra import numpy as hnp
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import METRICS, Score, check_metrics, score
+from modyn_dagster.spec.learning.tasks import TASKS
 
 Outputs = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -136,7 +137,8 @@ def test_regression_metrics_agree_with_scikit_learn(case: tuple[Outputs, Targets
 
 
 def empty(metric: str) -> tuple[Outputs, Labels | Targets]:
-    if METRICS[metric].kind == "class":
+    kind = METRICS[metric].kind
+    if kind is not None and TASKS[kind].label == "class":
         return np.zeros((0, 2), np.float32), np.zeros(0, np.int64)
     return np.zeros((0, 1), np.float32), np.zeros(0)
 

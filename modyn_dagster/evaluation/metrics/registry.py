@@ -5,7 +5,7 @@ a matrix of models and intervals pays a hundred thousand times. Tests compare th
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any, Final, Literal
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from modyn_dagster.errors import ConfigError, ImportPathError
-from modyn_dagster.evaluation.metrics import classification, ranking, regression
+from modyn_dagster.evaluation.metrics import classification, ordinal, ranking, regression
 from modyn_dagster.evaluation.metrics.evaluation_samples import (
     CellFailed,
     EvaluationSamples,
@@ -27,7 +27,7 @@ from modyn_dagster.evaluation.metrics.losses import Float64
 from modyn_dagster.evaluation.metrics.torch_metrics import check_torchmetric, is_torchmetric, kind_of, torchmetric
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.evaluation import estimated_metric
-from modyn_dagster.spec.training import TaskKind
+from modyn_dagster.spec.learning.tasks import TASKS, TaskName
 from modyn_dagster.values.code_digest import code_digest
 
 _PARAMETERS: Final = re.compile(r"(?P<base>[a-z0-9_]+?)(?:_top(?P<k>\d+))?(?:_class_(?P<positive>\d+))?")
@@ -66,7 +66,7 @@ class Metric:
     """A metric under a name.
 
     Attributes:
-        kind: task it is for; None: any.
+        kind: task it is for, by ``TASKS`` also for others; None: any.
         kernel: computes the value of every group.
         check: raises ``UndefinedScore`` or ``CellFailed`` where a slice has no value; called before the kernel.
         batched: whether the kernel takes many slices at once: always, never, or for one class, named or the second of two.
@@ -74,7 +74,7 @@ class Metric:
         parameters: keyword arguments of kernel and check.
     """
 
-    kind: TaskKind | None
+    kind: TaskName | None
     kernel: Callable[..., Float64]
     check: Callable[..., None] = _no_check
     batched: Literal[True, False, "one class"] = False
@@ -84,6 +84,10 @@ class Metric:
     def values(self, groups: Groups) -> Float64:
         """The value of every group, NaN where it is undefined."""
         return self.kernel(groups, **self.parameters)
+
+    def fits(self, task: TaskName) -> bool:
+        """Tell whether outputs and truth of a task are those that the metric compares."""
+        return self.kind is None or self.kind in TASKS[task].metrics
 
 
 _F1: Final = Metric("class", classification.f1, classification.check_f1, "one class")
@@ -102,6 +106,9 @@ METRICS: Final[Mapping[str, Metric]] = {
     "mae": Metric("target", regression.mae),
     "mse": Metric("target", regression.mse),
     "r2": Metric("target", regression.r2, regression.check_spread),
+    "rank_mae": Metric("ordinal", ordinal.rank_mae, ordinal.check_ranks, batched=True),
+    "quadratic_kappa": Metric("ordinal", ordinal.quadratic_kappa, ordinal.check_kappa),
+    "ranked_probability": Metric("ordinal", ordinal.ranked_probability, ordinal.check_ranks, batched=True),
 }
 
 
@@ -198,16 +205,23 @@ def score_parts(
     ]
 
 
-def check_metrics(metrics: Sequence[str], kind: TaskKind, *, source: str, field: str = "evaluation.metrics") -> None:
-    """Raise ``ConfigError`` for a metric of another task than the dataset's label, or one that cannot be imported."""
+def check_metrics(metrics: Sequence[str], task: TaskName, *, source: str, field: str = "evaluation.metrics") -> None:
+    """Raise ``ConfigError`` for a metric of another task than the models', or one that cannot be imported."""
     for name in metrics:
         try:
             metric = find_metric(estimated_metric(name) or name)
         except ImportPathError as error:
             raise ImportPathError(source, field, name, error.rule) from error
-        if metric.kind not in (None, kind):
-            allowed = ", ".join(other for other, entry in METRICS.items() if entry.kind == kind)
-            raise ConfigError(source, field, name, f"the dataset's label is a {kind}: use {allowed}")
+        if not metric.fits(task):
+            raise ConfigError(source, field, name, rule_of_task(task))
+
+
+def rule_of_task(task: TaskName, among: Collection[str] = METRICS) -> str:
+    """Rule that names the metrics of a task."""
+    allowed = ", ".join(name for name, entry in METRICS.items() if name in among and entry.fits(task))
+    return (
+        f"the dataset's label is a {task}: use {allowed}" if task == TASKS[task].label else f"the task is {task}: use {allowed}"
+    )
 
 
 def _batched_values(metric: Metric, samples: EvaluationSamples, parts: Sequence[slice], min_samples: int) -> list[float | None]:

@@ -1,5 +1,6 @@
 """Bounded losses of single samples, as paired tests need them: in [0, 1], with the value of the metric that 1 stands for."""
 
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -7,12 +8,24 @@ import numpy as np
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples, Outputs, Truth
 from modyn_dagster.evaluation.metrics.losses import Float64, reduce_columns
+from modyn_dagster.evaluation.metrics.ordinal import rank_distances, ranked_probabilities
 from modyn_dagster.spec.evaluation import ACCURACY, MEAN_LOSSES, has_sample_losses
 from modyn_dagster.spec.promotion.gate import UNBOUNDED
 from modyn_dagster.spec.training import TaskKind
 
 #: Nats at which the log loss of a sample is clipped unless a bound is given: probabilities below 0.0067 count alike.
 LOG_LOSS_BOUND: Final = 5.0
+
+
+#: Losses of samples by metric; all others are accuracies.
+_LOSSES: Final[Mapping[str, Callable[[EvaluationSamples], Float64]]] = {
+    "log_loss": lambda samples: samples.losses,
+    "brier": lambda samples: samples.squares,
+    "mse": lambda samples: np.square(samples.errors),
+    "mae": lambda samples: np.abs(samples.errors),
+    "rank_mae": rank_distances,
+    "ranked_probability": ranked_probabilities,
+}
 
 
 class PairedDifferences(NamedTuple):
@@ -25,8 +38,8 @@ class PairedDifferences(NamedTuple):
 def loss_unit(metric: str, bound: float | None, n_classes: int) -> float:
     """Largest loss of one sample that counts, in the unit of the metric.
 
-    1 for accuracies; ``bound`` for ``mse`` and ``mae``, which have none of their own; ``bound`` or 5 nats for ``log_loss``; 1 for
-    ``brier``, or 2 with more than two classes.
+    1 for accuracies and ``ranked_probability``; ``bound`` for ``mse`` and ``mae``, which have none of their own; ``bound`` or 5
+    nats for ``log_loss``; 1 for ``brier``, or 2 with more than two classes; for ``rank_mae`` the largest distance of two classes.
 
     Raises:
         ConfigError: the metric is no mean of losses, or its losses have no bound and none is given, or need none.
@@ -48,6 +61,8 @@ def loss_unit(metric: str, bound: float | None, n_classes: int) -> float:
         return float(bound)
     if bound is not None:
         raise ConfigError("paired test", "bound", bound, f"the losses of {metric} have a bound of their own; leave it out")
+    if metric == "rank_mae":
+        return float(max(1, n_classes - 1))
     return 2.0 if metric == "brier" and n_classes > 2 else 1.0
 
 
@@ -103,14 +118,7 @@ def _of_kind(kind: TaskKind) -> str:
 
 
 def _losses(metric: str, samples: EvaluationSamples) -> Float64:
-    match metric:
-        case "log_loss":
-            return samples.losses
-        case "brier":
-            return samples.squares
-        case "mse":
-            return np.square(samples.errors)
-        case "mae":
-            return np.abs(samples.errors)
+    if metric in _LOSSES:
+        return _LOSSES[metric](samples)
     top = ACCURACY.fullmatch(metric)
     return 1.0 - samples.correct(int(top[1]) if top and top[1] else 1)

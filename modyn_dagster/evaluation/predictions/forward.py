@@ -13,6 +13,7 @@ from modyn_dagster.errors import ConfigError, WrongShape
 from modyn_dagster.evaluation.metrics.losses import sample_losses
 from modyn_dagster.evaluation.predictions.blocks import BLOCK, BatchRange, Block, Positions, Read, fixed_blocks, read_blocks
 from modyn_dagster.keys import KeyArray
+from modyn_dagster.spec.learning.tasks import TaskSpec
 from modyn_dagster.spec.training import TaskKind
 
 Predict = Callable[[Samples], npt.NDArray[np.float32]]
@@ -28,7 +29,7 @@ class Predictions:
         times: ``datetime64[us][n]``, UTC.
         truth: classes ``int64[n]``, -1 for samples without a label, or targets ``float64[n]``, NaN for samples without one.
         outputs: ``float32[n, k]``: logits, or the predicted target.
-        losses: cross-entropy or squared error ``float32[n]``; NaN without truth.
+        losses: by ``sample_losses``, ``float32[n]``; NaN without truth.
     """
 
     kind: TaskKind
@@ -65,6 +66,7 @@ def predict_range(
     batches: Iterable[BatchRange | tuple[int, int, Positions | None]],
     *,
     kind: TaskKind,
+    task: TaskSpec | None = None,
     block: int = BLOCK,
     begin: int = 0,
     end: int | None = None,
@@ -79,7 +81,7 @@ def predict_range(
     for group in read_blocks(read, blocks):
         parts = [_forward(predict, part, samples, kind) for part, samples in group]
         keys, times, truth, outputs = (np.concatenate(column) for column in zip(*parts, strict=True))
-        yield Predictions(kind, keys, times, truth, outputs, sample_losses(outputs, truth, kind))
+        yield Predictions(kind, keys, times, truth, outputs, sample_losses(outputs, truth, kind, task))
 
 
 def _forward(

@@ -103,6 +103,9 @@ def _check_pair(candidate: NamedModel, incumbent: NamedModel) -> None:
     if one.view.row.id != other.view.row.id:
         rule = f"models of one dataset are compared; the incumbent's is {other.view.row.name}"
         raise ConfigError(_SOURCE, "candidate", one.view.row.name, rule)
+    if one.spec.training.task != other.spec.training.task:
+        rule = f"has another training.task than {incumbent.title}; compare models of one task"
+        raise ConfigError(_SOURCE, "candidate", candidate.title, rule)
     if one.spec.training.label_transform != other.spec.training.label_transform:
         rule = f"learns other labels than {incumbent.title}: their training.label_transform differs; compare models of one task"
         raise ConfigError(_SOURCE, "candidate", candidate.title, rule)

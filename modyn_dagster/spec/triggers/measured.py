@@ -27,9 +27,9 @@ P_VALUE_TESTS: Final = frozenset(
         *("chisquare", "fisher_exact", "g_test", "TVD", "z"),
     }
 )
-_SIGNED_PERFORMANCE: Final = frozenset({"r2"})
+_SIGNED_PERFORMANCE: Final = frozenset({"r2", "quadratic_kappa"})
 #: Metrics of performance that grow as a model gets worse.
-_PERFORMANCE_LOSSES: Final = frozenset({"log_loss", "mae", "mse"})
+_PERFORMANCE_LOSSES: Final = frozenset({"log_loss", "mae", "mse", "rank_mae", "ranked_probability"})
 _RELATIVE: Final = "decision.relative: divides by the mean, and {} can be zero or below; give an absolute deviation"
 
 

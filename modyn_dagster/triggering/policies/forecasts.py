@@ -103,6 +103,9 @@ _BOUNDS: Final[Mapping[MetricName, tuple[float, float]]] = {
     "mae": (0.0, np.inf),
     "mse": (0.0, np.inf),
     "r2": (-np.inf, 1.0),
+    "rank_mae": (0.0, np.inf),
+    "quadratic_kappa": (-1.0, 1.0),
+    "ranked_probability": (0.0, 1.0),
 }
 
 

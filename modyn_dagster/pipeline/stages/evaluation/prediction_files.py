@@ -142,7 +142,7 @@ def predicted_blocks(
     """Predict the samples of some batches, or of a range of their blocks, as ``predict_range`` does."""
     ranges = ranges_of(data, stretch)
     read = partial(_judged, predictor, data)
-    yield from predict_range(predictor, read, ranges, kind=predictor.kind, begin=begin, end=end)
+    yield from predict_range(predictor, read, ranges, kind=predictor.kind, task=predictor.task, begin=begin, end=end)
 
 
 def _judged(predictor: "Predictor", data: EvaluationSet, keys: KeyArray) -> Samples:
