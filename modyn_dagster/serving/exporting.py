@@ -62,7 +62,13 @@ def describe(record: PredictorRecord) -> dict[str, Any]:
     ]
     parser = None if spec.parser is None else spec.model_dump(mode="json", include={"parser"})["parser"]
     meaning = "logits" if record.kind == "class" else "values"
-    output = {"name": OUTPUT, "dtype": "float64" if spec.precision == "64-true" else "float32", "meaning": meaning}
+    output: dict[str, Any] = {
+        "name": OUTPUT,
+        "dtype": "float64" if spec.precision == "64-true" else "float32",
+        "meaning": meaning,
+    }
+    if record.quantiles:
+        output["quantiles"] = list(record.quantiles)
     about = {"model": record.model, "name": record.name}
     return about | {"inputs": inputs, "output": output, "classes": list(record.classes), "parser": parser}
 

@@ -58,7 +58,8 @@ class ModelPredictor:
         """Predict for a DataFrame, a mapping of columns, an array ``[n, values]``, or texts or bytes.
 
         Returns:
-            ``prediction``: ``object[n]`` names or ``int64[n]`` numbers of classes, ``float32[n]`` values of a regression;
+            ``prediction``: ``object[n]`` names or ``int64[n]`` numbers of classes, ``float32[n]`` values of a regression,
+            ``float32[n, quantiles]`` of quantiles;
             ``probabilities``: ``float64[n, classes]``; ``outputs``: ``float32[n, outputs]``.
 
         Raises:
@@ -74,7 +75,7 @@ class ModelPredictor:
         if output == "probabilities":
             return softmax(outputs)
         if self.record.kind == "target":
-            return outputs[:, 0]
+            return outputs if self.record.quantiles else outputs[:, 0]
         numbers = outputs.argmax(axis=1)
         return np.asarray(numbers if self._classes is None else self._classes[numbers])
 

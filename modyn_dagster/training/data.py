@@ -11,7 +11,8 @@ from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.learning.tasks import TASKS, task_name
+from modyn_dagster.spec.learning.tasks import TASKS, QuantilesTask, task_name
+from modyn_dagster.spec.learning.trainers import TrainerSpec
 from modyn_dagster.spec.learning.transforms import GroupedLabels, PositiveLabels, ThresholdLabels, kind_after
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 
@@ -163,6 +164,9 @@ def check_task(spec: TrainingSpec, kind: TaskKind, *, source: str) -> None:
     task = task_name(spec.task, learnt)
     if TASKS[task].label != learnt:
         raise ConfigError(source, "training.task.kind", task, f"is for a {TASKS[task].label}; {what} is a {learnt}")
+    if isinstance(spec.task, QuantilesTask) and isinstance(spec.model, TrainerSpec):
+        rule = f"needs a network, with one output for each: a trainer ({spec.model.name}) predicts one value"
+        raise ConfigError(source, "training.task.kind", task, rule)
     allowed = TASKS[task].losses
     if spec.loss is not None and not isinstance(spec.loss, CustomSpec) and spec.loss not in allowed:
         subject = f"{what} is a {learnt}" if spec.task is None else f"the task is {task}"

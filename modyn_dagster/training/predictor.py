@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -70,7 +70,7 @@ class Predictor:
         return self._relabeling.judged(samples)
 
     def __call__(self, samples: Samples) -> npt.NDArray[np.float32]:
-        """Predict logits or the regression value, ``float32[n, n_outputs]``; ``WrongShape`` for outputs of another shape."""
+        """Predict logits, a value or its quantiles, ``float32[n, n_outputs]``; ``WrongShape`` for outputs of another shape."""
         if len(samples) == 0:
             return np.empty((0, self.n_outputs), dtype=np.float32)
         with self._fixed(), self._on_device(), torch.inference_mode():
@@ -128,7 +128,8 @@ class Predictor:
     def _outputs(self, inputs: dict[str, Tensor], n_samples: int) -> Tensor:
         with user_code(self._what):
             returned = call_body(self._network.body, inputs, self._features.layout)
-            return check_outputs(returned, (n_samples, self.n_outputs), what=self._what)
+            outputs = check_outputs(returned, (n_samples, self.n_outputs), what=self._what)
+        return cast(Tensor, self._network.finished(outputs))
 
     def close(self) -> None:
         """End the parser's threads and processes."""

@@ -105,8 +105,18 @@ class PredictorRecord:
 
     @property
     def n_outputs(self) -> int:
-        """Outputs per sample: classes, or 1."""
+        """Outputs per sample: classes, quantiles, or 1."""
         return int(self.architecture["n_outputs"])
+
+    @property
+    def quantiles(self) -> tuple[float, ...]:
+        """Quantiles that the outputs stand for; empty for other models."""
+        return tuple(self.architecture.get("learns", {}).get("quantiles", ()))
+
+    @property
+    def quantile_names(self) -> tuple[str, ...]:
+        """Names of the quantiles as columns: ``q0.1``."""
+        return tuple(f"q{level:g}" for level in self.quantiles)
 
 
 def _texts(content: object) -> Iterator[str]:

@@ -6,12 +6,13 @@ two powers is always exp(0). ``scipy.special.log_softmax`` and ``softmax`` give 
 the logarithm of ``softmax`` differs in the last bit of a quarter to a half of the losses, which are stored.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.spec.learning.tasks import OrdinalTask, TaskSpec
+from modyn_dagster.spec.learning.tasks import OrdinalTask, QuantilesTask, TaskSpec
 from modyn_dagster.spec.training import TaskKind
 
 Float64 = npt.NDArray[np.float64]
@@ -99,12 +100,19 @@ def ranked_probability_scores(outputs: npt.NDArray[np.float32], labels: npt.NDAr
     return np.asarray(np.square(below - reached).mean(axis=1))
 
 
+def pinball_losses(outputs: npt.NDArray[np.float32], targets: Float64, levels: Sequence[float]) -> Float64:
+    """Mean pinball loss over the quantiles that the outputs stand for, ``float64[n]``."""
+    errors, shares = targets[:, None] - outputs.astype(np.float64), np.asarray(levels)
+    return np.asarray(np.maximum(shares * errors, (shares - 1) * errors).mean(axis=1))
+
+
 def sample_losses(
     outputs: npt.NDArray[np.float32], truth: npt.NDArray[Any], kind: TaskKind, task: TaskSpec | None = None
 ) -> npt.NDArray[np.float32]:
     """Losses of single samples, ``float32[n]``; NaN for samples without a label or of a class the model does not know.
 
-    Cross-entropy of classes, squared error of targets, ranked probability score of classes with an order.
+    Cross-entropy of classes, squared error of targets, ranked probability score of classes with an order, pinball loss of
+    quantiles.
     """
     usable = reduce_columns(np.logical_and, np.isfinite(outputs))
     usable &= (truth >= 0) & (truth < outputs.shape[1]) if kind == "class" else np.isfinite(truth)
@@ -113,6 +121,8 @@ def sample_losses(
         outputs, truth = np.where(usable[:, None], outputs, 0), np.where(usable, truth, 0)
     if isinstance(task, OrdinalTask):
         losses = ranked_probability_scores(outputs, truth)
+    elif isinstance(task, QuantilesTask):
+        losses = pinball_losses(outputs, truth, task.quantiles)
     else:
         losses = cross_entropy(outputs, truth) if kind == "class" else np.square(outputs[:, 0] - truth)
     # Losses beyond the range of float32 become infinite.

@@ -5,7 +5,7 @@ a matrix of models and intervals pays a hundred thousand times. Tests compare th
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any, Final, Literal
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from modyn_dagster.errors import ConfigError, ImportPathError
-from modyn_dagster.evaluation.metrics import classification, ordinal, ranking, regression
+from modyn_dagster.evaluation.metrics import classification, ordinal, quantiles, ranking, regression
 from modyn_dagster.evaluation.metrics.evaluation_samples import (
     CellFailed,
     EvaluationSamples,
@@ -28,9 +28,12 @@ from modyn_dagster.evaluation.metrics.torch_metrics import check_torchmetric, is
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.evaluation import estimated_metric
 from modyn_dagster.spec.learning.tasks import TASKS, TaskName
+from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.values.code_digest import code_digest
 
-_PARAMETERS: Final = re.compile(r"(?P<base>[a-z0-9_]+?)(?:_top(?P<k>\d+))?(?:_class_(?P<positive>\d+))?")
+_PARAMETERS: Final = re.compile(
+    r"(?P<base>[a-z0-9_]+?)(?:_top(?P<k>\d+))?(?:_class_(?P<positive>\d+))?(?P<levels>(?:_q\d{2,6})+)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +112,16 @@ METRICS: Final[Mapping[str, Metric]] = {
     "rank_mae": Metric("ordinal", ordinal.rank_mae, ordinal.check_ranks, batched=True),
     "quadratic_kappa": Metric("ordinal", ordinal.quadratic_kappa, ordinal.check_kappa),
     "ranked_probability": Metric("ordinal", ordinal.ranked_probability, ordinal.check_ranks, batched=True),
+    "pinball": Metric("quantiles", quantiles.pinball, quantiles.check_levels),
+    "coverage": Metric("quantiles", quantiles.coverage, quantiles.check_interval),
+    "interval_width": Metric("quantiles", quantiles.interval_width, quantiles.check_interval),
 }
+#: Names of metrics in errors that need parameters.
+_SHOWN: Final = {"pinball": "pinball_q10_q90 (of the quantiles of the task)"}
 
 
 def find_metric(name: str) -> Metric:
-    """A metric by its name (``accuracy_top5``, ``f1_class_3``) or import path.
+    """A metric by its name (``accuracy_top5``, ``f1_class_3``, ``pinball_q10_q90``) or import path.
 
     Raises ``ConfigError`` for an unknown name, ``ImportPathError`` for a path that cannot be imported or called.
 
@@ -129,9 +137,11 @@ def find_metric(name: str) -> Metric:
         return METRICS[name]
     match = _PARAMETERS.fullmatch(name)
     metric = METRICS.get(match["base"]) if match else None
-    if match is None or metric is None:
+    if match is None or metric is None or (match["levels"] is not None and match["base"] != "pinball"):
         raise ConfigError("evaluation", "metrics", name, f"must be one of {', '.join(METRICS)}, or an import path")
-    parameters = {key: int(value) for key, value in match.groupdict().items() if key != "base" and value is not None}
+    parameters: dict[str, Any] = {name: int(match[name]) for name in ("k", "positive") if match[name] is not None}
+    if match["levels"] is not None:
+        parameters["levels"] = tuple(float(f"0.{digits}") for digits in match["levels"].split("_q")[1:])
     return replace(metric, parameters={**metric.parameters, **parameters})
 
 
@@ -216,9 +226,20 @@ def check_metrics(metrics: Sequence[str], task: TaskName, *, source: str, field:
             raise ConfigError(source, field, name, rule_of_task(task))
 
 
-def rule_of_task(task: TaskName, among: Collection[str] = METRICS) -> str:
+def task_of_metric(name: str, label: TaskKind) -> TaskName:
+    """Task of a metric among those that learn a kind of label; that of the label itself for every other metric.
+
+    >>> task_of_metric("pinball_q10_q90", "target"), task_of_metric("rank_mae", "target"), task_of_metric("accuracy", "class")
+    ('quantiles', 'target', 'class')
+    """
+    match = _PARAMETERS.fullmatch(name)
+    metric = METRICS.get(match["base"]) if match else None
+    return metric.kind if metric is not None and metric.kind is not None and TASKS[metric.kind].label == label else label
+
+
+def rule_of_task(task: TaskName) -> str:
     """Rule that names the metrics of a task."""
-    allowed = ", ".join(name for name, entry in METRICS.items() if name in among and entry.fits(task))
+    allowed = ", ".join(_SHOWN.get(name, name) for name, entry in METRICS.items() if entry.fits(task))
     return (
         f"the dataset's label is a {task}: use {allowed}" if task == TASKS[task].label else f"the task is {task}: use {allowed}"
     )

@@ -7,9 +7,10 @@ import numpy as np
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples, Outputs, Truth
-from modyn_dagster.evaluation.metrics.losses import Float64, reduce_columns
+from modyn_dagster.evaluation.metrics.losses import Float64, pinball_losses, reduce_columns
 from modyn_dagster.evaluation.metrics.ordinal import rank_distances, ranked_probabilities
-from modyn_dagster.spec.evaluation import ACCURACY, MEAN_LOSSES, has_sample_losses
+from modyn_dagster.evaluation.metrics.registry import find_metric
+from modyn_dagster.spec.evaluation import ACCURACY, MEAN_LOSSES, has_sample_losses, label_of_losses
 from modyn_dagster.spec.promotion.gate import UNBOUNDED
 from modyn_dagster.spec.training import TaskKind
 
@@ -38,8 +39,9 @@ class PairedDifferences(NamedTuple):
 def loss_unit(metric: str, bound: float | None, n_classes: int) -> float:
     """Largest loss of one sample that counts, in the unit of the metric.
 
-    1 for accuracies and ``ranked_probability``; ``bound`` for ``mse`` and ``mae``, which have none of their own; ``bound`` or 5
-    nats for ``log_loss``; 1 for ``brier``, or 2 with more than two classes; for ``rank_mae`` the largest distance of two classes.
+    1 for accuracies and ``ranked_probability``; ``bound`` for ``mse``, ``mae`` and pinball losses, which have none of their own;
+    ``bound`` or 5 nats for ``log_loss``; 1 for ``brier``, or 2 with more than two classes; the largest distance of classes for
+    ``rank_mae``.
 
     Raises:
         ConfigError: the metric is no mean of losses, or its losses have no bound and none is given, or need none.
@@ -54,7 +56,7 @@ def loss_unit(metric: str, bound: float | None, n_classes: int) -> float:
         raise ConfigError("paired test", "bound", bound, "must be a positive number")
     if metric == "log_loss":
         return LOG_LOSS_BOUND if bound is None else float(bound)
-    if metric in UNBOUNDED:
+    if metric.startswith(UNBOUNDED):
         if bound is None:
             rule = f"the losses of {metric} have no bound of their own: give the largest loss of a sample that counts"
             raise ConfigError("paired test", "bound", None, rule)
@@ -83,7 +85,7 @@ def bounded_losses(metric: str, outputs: Outputs, truth: Truth, unit: float) -> 
     array([0., 1.])
     """
     finite = reduce_columns(np.logical_and, np.isfinite(outputs))
-    usable = finite if metric in UNBOUNDED else finite & (truth < outputs.shape[1])
+    usable = finite if metric.startswith(UNBOUNDED) else finite & (truth < outputs.shape[1])
     with np.errstate(all="ignore"):
         losses = _losses(metric, EvaluationSamples(np.where(usable[:, None], outputs, 0), truth))
         return np.where(usable, np.minimum(losses / unit, 1.0), 1.0)
@@ -105,7 +107,7 @@ def paired_differences(
     """
     unit = loss_unit(metric, bound, max(candidate.shape[1], incumbent.shape[1]))
     kind: TaskKind = "target" if truth.dtype.kind == "f" else "class"
-    if MEAN_LOSSES.get(metric, "class") != kind:
+    if label_of_losses(metric) != kind:
         raise ConfigError("paired test", "metric", metric, f"the samples have a {kind}: use {_of_kind(kind)}")
     if kind == "target" and not np.isfinite(truth).all():
         raise ConfigError("paired test", "truth", float(truth[~np.isfinite(truth)][0]), "must be a finite target")
@@ -120,5 +122,7 @@ def _of_kind(kind: TaskKind) -> str:
 def _losses(metric: str, samples: EvaluationSamples) -> Float64:
     if metric in _LOSSES:
         return _LOSSES[metric](samples)
+    if label_of_losses(metric) == "target":
+        return pinball_losses(samples.outputs, samples.truth, find_metric(metric).parameters["levels"])
     top = ACCURACY.fullmatch(metric)
     return 1.0 - samples.correct(int(top[1]) if top and top[1] else 1)

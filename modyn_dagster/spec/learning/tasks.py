@@ -6,12 +6,21 @@ metrics in ``evaluation/metrics``.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from itertools import pairwise
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
 
 from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.learning.downsampling import CLASSES_ONLY
 
-LossName = Literal["cross_entropy", "mse", "l1", "ranked_probability"]
-TaskName = Literal["class", "target", "ordinal"]
+LossName = Literal["cross_entropy", "mse", "l1", "ranked_probability", "pinball"]
+TaskName = Literal["class", "target", "ordinal", "quantiles"]
+
+#: Decimals of a quantile, which names of metrics repeat.
+_DECIMALS: Final = 6
+
+Level = Annotated[float, Field(gt=0, lt=1)]
 
 
 class OrdinalTask(Spec):
@@ -23,7 +32,31 @@ class OrdinalTask(Spec):
     kind: Literal["ordinal"]
 
 
-TaskSpec = OrdinalTask
+class QuantilesTask(Spec):
+    """Quantiles of a target: one output for each, in ascending order."""
+
+    kind: Literal["quantiles"]
+    quantiles: list[Level] = Field(min_length=1, description="Ascending, between 0 and 1.", examples=[[0.1, 0.5, 0.9]])
+
+    @model_validator(mode="after")
+    def _ascend(self) -> Self:
+        if any(high <= low for low, high in pairwise(self.quantiles)):
+            raise ValueError("quantiles must ascend, each once")
+        if long := next((level for level in self.quantiles if round(level, _DECIMALS) != level), None):
+            raise ValueError(f"quantiles: {long} has more than {_DECIMALS} decimals")
+        return self
+
+    @property
+    def pinball(self) -> str:
+        """Name of the metric that is the mean pinball loss of these quantiles.
+
+        >>> QuantilesTask(kind="quantiles", quantiles=[0.025, 0.5, 0.9]).pinball
+        'pinball_q025_q50_q90'
+        """
+        return "_q".join(["pinball", *(f"{level:.{_DECIMALS}f}"[2:].rstrip("0").ljust(2, "0") for level in self.quantiles)])
+
+
+TaskSpec = Annotated[OrdinalTask | QuantilesTask, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +77,14 @@ class TaskMeaning:
 
 
 _NO_CROSS_ENTROPY: Final = {"dlis": "draws by gradients of the cross-entropy; use `loss`, which draws by the loss itself"}
+_NO_CLASSES: Final = dict.fromkeys(CLASSES_ONLY, "needs classes")
 
 #: Tasks by name.
 TASKS: Final[Mapping[TaskName, TaskMeaning]] = {
     "class": TaskMeaning("class", ("cross_entropy",), ("class",), {}),
-    "target": TaskMeaning("target", ("mse", "l1"), ("target",), {}),
+    "target": TaskMeaning("target", ("mse", "l1"), ("target",), _NO_CLASSES),
     "ordinal": TaskMeaning("class", ("ranked_probability", "cross_entropy"), ("ordinal", "class"), _NO_CROSS_ENTROPY),
+    "quantiles": TaskMeaning("target", ("pinball",), ("quantiles",), _NO_CLASSES),
 }
 
 

@@ -60,7 +60,7 @@ def fit_trainer(
         relabeling = Relabeling(spec.label_transform, task.kind, source)
         task = relabeling.task(task)
         statistics = measure_dataset(spec, data, task, parsing, relabeling, previous)
-        n_outputs = n_outputs_of(task, statistics, previous)
+        n_outputs = n_outputs_of(spec, task, statistics, previous)
         layout = statistics.reading.features.layout
         network = build_network(spec, layout, n_outputs, source=source)
         if previous is not None:

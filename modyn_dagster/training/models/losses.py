@@ -1,6 +1,6 @@
 """Losses of single samples, built in or from user code, and their weighted mean."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import torch
@@ -10,7 +10,7 @@ from torch.nn import functional
 from modyn_dagster.errors import ConfigError, WrongShape
 from modyn_dagster.imports import call_factory
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.learning.tasks import TASKS, LossName, task_name
+from modyn_dagster.spec.learning.tasks import TASKS, LossName, QuantilesTask, task_name
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training.models.network import SampleLoss
 
@@ -56,9 +56,30 @@ LOSSES: Final[Mapping[LossName, SampleLoss]] = {
 }
 
 
+def pinball(levels: Sequence[float]) -> SampleLoss:
+    """Mean pinball loss over quantiles: an error above costs ``level`` of its size, one below ``1 - level``.
+
+    Args:
+        levels: quantile of each output, between 0 and 1.
+
+    Source: R. Koenker and G. Bassett, Regression Quantiles, 1978.
+
+    >>> pinball([0.1, 0.9])(torch.tensor([[1.0, 3.0]]), torch.tensor([2.0]))
+    tensor([0.1000])
+    """
+
+    def losses(outputs: Tensor, targets: Tensor) -> Tensor:
+        errors, shares = targets[:, None].to(outputs.dtype) - outputs, outputs.new_tensor(levels)
+        return torch.maximum(shares * errors, (shares - 1) * errors).mean(dim=1)
+
+    return losses
+
+
 def build_loss(spec: TrainingSpec, kind: TaskKind, *, source: str) -> SampleLoss:
     """The loss of a spec; a custom one is ``factory(**config)`` and must be callable."""
     if not isinstance(spec.loss, CustomSpec):
+        if isinstance(spec.task, QuantilesTask):
+            return pinball(spec.task.quantiles)
         return LOSSES[spec.loss or TASKS[task_name(spec.task, kind)].losses[0]]
     loss: object = call_factory(spec.loss.factory, spec.loss.config, source=source, field="training.loss")
     if not callable(loss):
