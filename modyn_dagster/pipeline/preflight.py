@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 from typing import Final
 
+from modyn_dagster.data.tasks import task_kind
 from modyn_dagster.errors import ConfigError, MissingExtra
 from modyn_dagster.evaluation.composite.custom import check_composite_code
 from modyn_dagster.evaluation.intervals.custom import check_interval_code
@@ -187,4 +188,4 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     for metric in pipeline.evaluation.metrics:
         if estimated_metric(metric) is not None:
             _require_calibrate_share(dataset, pipeline.name, f"evaluation.metrics ({metric})")
-    check_trigger(pipeline, dataset, kind)
+    check_trigger(pipeline, dataset, task_kind(pipeline.training, dataset))

@@ -22,12 +22,14 @@ class PyfuncModel:
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> "Any | pd.DataFrame":
         """Predict as ``ModelPredictor.predict`` does; ``params={"output": …}`` chooses the form.
 
-        Probabilities of named classes are a DataFrame with a column per class, and quantiles one with a column per quantile.
+        Probabilities of named classes are a DataFrame with a column per class; so are quantiles, several targets and labels.
         """
         output: Output = (params or {}).get("output", "prediction")
         values = self.predictor.predict(model_input, output)
         record = self.predictor.record
-        names = record.classes if output == "probabilities" else record.quantile_names if output == "prediction" else ()
+        names = record.names if output != "outputs" else ()
+        if output == "probabilities" and record.classes:
+            names = record.classes
         if not names:
             return values
         import pandas as pd

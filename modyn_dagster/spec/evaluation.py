@@ -58,6 +58,10 @@ MetricName = (
         "ranked_probability",
         "coverage",
         "interval_width",
+        "subset_accuracy",
+        "hamming_loss",
+        "label_f1_micro",
+        "label_f1_macro",
     ]
     | Annotated[str, StringConstraints(pattern=rf"^{_PINBALL}$")]
 )
@@ -65,7 +69,7 @@ MetricName = (
 _OF_CLASS: Final = r"accuracy(?:_top[1-9][0-9]*)?|f1|roc_auc|pr_auc|log_loss|brier"
 _WHOLE: Final = (
     r"f1_macro|f1_micro|f1_weighted|calibration_error|mae|mse|r2|rank_mae|quadratic_kappa|ranked_probability|coverage|interval_width|"
-    + _PINBALL
+    r"subset_accuracy|hamming_loss|label_f1_micro|label_f1_macro|(?:mae|mse|r2)_output_(?:0|[1-9][0-9]*)|" + _PINBALL
 )
 #: Metrics that can be estimated without labels.
 ESTIMATED: Final = ("accuracy", "f1", "f1_macro", "f1_micro", "log_loss", "roc_auc")
@@ -81,6 +85,7 @@ _LOSSES: Final = (
     "ranked_probability",
     "pinball",
     "interval_width",
+    "hamming_loss",
 )
 
 
@@ -93,7 +98,8 @@ def _check(name: str, info: ValidationInfo) -> str:
         raise ValueError(
             "must be accuracy, accuracy_top<k>, f1, f1_macro, f1_micro, f1_weighted, roc_auc, pr_auc, log_loss, brier, "
             "calibration_error, mae, mse, r2, rank_mae, quadratic_kappa, ranked_probability, "
-            "pinball_q10_q90 (of quantiles), coverage, interval_width, "
+            "pinball_q10_q90 (of quantiles), coverage, interval_width, subset_accuracy, hamming_loss, label_f1_micro, "
+            "label_f1_macro, mae_output_1 (of several targets), "
             "one of a class such as f1_class_3, an estimate without labels such as "
             "estimated_accuracy, or an import path"
         )

@@ -15,7 +15,7 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.reproducibility.determinism import fixed_algorithms
 from modyn_dagster.reproducibility.devices import current_device, resolve_device
-from modyn_dagster.spec.learning.tasks import TaskSpec
+from modyn_dagster.spec.learning.tasks import TaskSpec, truth_columns
 from modyn_dagster.training.columns.encoders import NO_ENCODERS, Encoders
 from modyn_dagster.training.data import COLUMNS, OUTPUTS
 from modyn_dagster.training.inputs.features import Features
@@ -64,6 +64,11 @@ class Predictor:
         self._what = f"{features.parsing.source}: training.model: the model"
         # NumPy standardises a row in a fraction of the time that torch takes, to the same bits.
         self._prepared = network.preparation(empty_aligned) if settings.device == "cpu" else None
+
+    @property
+    def n_targets(self) -> int:
+        """Columns of the truth, where it is several; 0 for one class or target per sample."""
+        return len(truth_columns(self.task))
 
     def judged(self, samples: Samples) -> Samples:
         """Replace labels by those the model learnt, which its outputs are compared with."""
@@ -159,7 +164,7 @@ def build_predictor(
     features = Features(layout, Parsing(spec.parser, source, where), _encoders(network, source))
     settings = ComputeSettings(resolve_device(device, source=source, field="training.device"), threads, spec.deterministic)
     transforms = Transforms(spec, source, where)
-    relabeling = Relabeling(spec.label_transform, architecture.get("label", architecture["task"]), source)
+    relabeling = Relabeling(spec.label_transform, architecture.get("label", architecture["task"]), source, spec.task)
     n_outputs = int(architecture["n_outputs"])
     parts: dict[str, Any] = {"settings": settings, "transforms": transforms, "relabeling": relabeling, "task": spec.task}
     return Predictor(network, features, n_outputs, **parts)

@@ -114,9 +114,19 @@ class PredictorRecord:
         return tuple(self.architecture.get("learns", {}).get("quantiles", ()))
 
     @property
-    def quantile_names(self) -> tuple[str, ...]:
-        """Names of the quantiles as columns: ``q0.1``."""
-        return tuple(f"q{level:g}" for level in self.quantiles)
+    def several(self) -> tuple[str, ...]:
+        """Names of the columns of the truth, where it is several: one output each."""
+        return tuple(self.architecture.get("learns", {}).get("columns", ()))
+
+    @property
+    def are_flags(self) -> bool:
+        """True for a model of labels that a sample has or has not, whose outputs are their logits."""
+        return bool(self.architecture.get("learns", {}).get("kind") == "multi_label")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the values of a prediction, where it is several: columns of the truth, or quantiles, such as ``q0.1``."""
+        return self.several or tuple(f"q{level:g}" for level in self.quantiles)
 
 
 def _texts(content: object) -> Iterator[str]:

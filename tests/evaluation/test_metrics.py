@@ -139,6 +139,8 @@ def test_regression_metrics_agree_with_scikit_learn(case: tuple[Outputs, Targets
 
 def empty(metric: str) -> tuple[Outputs, Labels | Targets]:
     kind = find_metric(metric).kind
+    if kind == "multi_label":
+        return np.zeros((0, 2), np.float32), np.zeros((0, 2))
     if kind is not None and TASKS[kind].label == "class":
         return np.zeros((0, 2), np.float32), np.zeros(0, np.int64)
     if kind == "quantiles":
@@ -158,7 +160,8 @@ def test_nothing_to_judge_is_undefined_with_the_reason(metric: str) -> None:
 @pytest.mark.parametrize("metric", NAMES)
 def test_too_few_samples_are_undefined_with_their_number(metric: str) -> None:
     outputs, truth = empty(metric)
-    three = np.ones((3, outputs.shape[1]), np.float32), (np.arange(3) % 2).astype(truth.dtype)
+    numbers = (np.arange(3) % 2).astype(truth.dtype)
+    three = np.ones((3, outputs.shape[1]), np.float32), np.stack([numbers] * 2, axis=1) if truth.ndim > 1 else numbers
     assert score(metric, *three, min_samples=4) == Score(None, 3, "3 labelled samples, at least 4 are needed")
     assert score(metric, *three, min_samples=3).undefined is None
 

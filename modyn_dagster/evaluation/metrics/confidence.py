@@ -128,7 +128,7 @@ def is_share(metric: str) -> bool:
     >>> is_share("accuracy_top5"), is_share("accuracy_class_2"), is_share("f1_macro"), is_share("my.accuracy:of")
     (True, True, False, False)
     """
-    return ":" not in metric and metric.startswith(("accuracy", "f1_micro", "coverage"))
+    return ":" not in metric and metric.startswith(("accuracy", "f1_micro", "coverage", "subset_accuracy"))
 
 
 def _is_regular(samples: EvaluationSamples) -> bool:

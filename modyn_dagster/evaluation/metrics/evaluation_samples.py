@@ -18,7 +18,7 @@ from modyn_dagster.evaluation.metrics.losses import (
 )
 
 Outputs = npt.NDArray[np.float32]
-#: Classes ``int64[n]`` or targets ``float64[n]``.
+#: Classes ``int64[n]`` or targets ``float64[n]``, of several columns ``float64[n, columns]``.
 Truth = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
 Int32 = npt.NDArray[np.int32]
@@ -142,8 +142,10 @@ class EvaluationSamples:
 
     @cached_property
     def errors(self) -> Float64:
-        """Predicted less true target, ``float64[n]``."""
+        """Predicted less true target, ``float64[n]``, of several targets ``float64[n, targets]``."""
         with np.errstate(all="ignore"):
+            if self.truth.ndim > 1:
+                return np.asarray(self.outputs - self.truth)
             return np.asarray(self.outputs[:, 0] - self.truth)
 
     def derived(self, name: object, compute: Callable[["EvaluationSamples"], Float64]) -> Float64:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from modyn_dagster.errors import ConfigError, ImportPathError
-from modyn_dagster.evaluation.metrics import classification, ordinal, quantiles, ranking, regression
+from modyn_dagster.evaluation.metrics import classification, ranking, regression
 from modyn_dagster.evaluation.metrics.evaluation_samples import (
     CellFailed,
     EvaluationSamples,
@@ -24,6 +24,7 @@ from modyn_dagster.evaluation.metrics.evaluation_samples import (
 )
 from modyn_dagster.evaluation.metrics.groups import Groups, Slices
 from modyn_dagster.evaluation.metrics.losses import Float64
+from modyn_dagster.evaluation.metrics.tasks import labels, ordinal, quantiles
 from modyn_dagster.evaluation.metrics.torch_metrics import check_torchmetric, is_torchmetric, kind_of, torchmetric
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.evaluation import estimated_metric
@@ -32,7 +33,8 @@ from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.values.code_digest import code_digest
 
 _PARAMETERS: Final = re.compile(
-    r"(?P<base>[a-z0-9_]+?)(?:_top(?P<k>\d+))?(?:_class_(?P<positive>\d+))?(?P<levels>(?:_q\d{2,6})+)?"
+    r"(?P<base>[a-z0-9_]+?)(?:_top(?P<k>\d+))?(?:_class_(?P<positive>\d+))?"
+    r"(?:_output_(?P<output>\d+))?(?P<levels>(?:_q\d{2,6})+)?"
 )
 
 
@@ -106,14 +108,18 @@ METRICS: Final[Mapping[str, Metric]] = {
     "log_loss": Metric("class", classification.log_loss, classification.check_probabilities, batched=True),
     "brier": Metric("class", classification.brier, classification.check_probabilities, batched=True),
     "calibration_error": Metric("class", classification.calibration_error, batched=True),
-    "mae": Metric("target", regression.mae),
-    "mse": Metric("target", regression.mse),
+    "mae": Metric("target", regression.mae, regression.check_output),
+    "mse": Metric("target", regression.mse, regression.check_output),
     "r2": Metric("target", regression.r2, regression.check_spread),
     "rank_mae": Metric("ordinal", ordinal.rank_mae, ordinal.check_ranks, batched=True),
     "quadratic_kappa": Metric("ordinal", ordinal.quadratic_kappa, ordinal.check_kappa),
     "ranked_probability": Metric("ordinal", ordinal.ranked_probability, ordinal.check_ranks, batched=True),
     "pinball": Metric("quantiles", quantiles.pinball, quantiles.check_levels),
     "coverage": Metric("quantiles", quantiles.coverage, quantiles.check_interval),
+    "subset_accuracy": Metric("multi_label", labels.subset_accuracy),
+    "hamming_loss": Metric("multi_label", labels.hamming_loss),
+    "label_f1_micro": Metric("multi_label", labels.label_f1_micro),
+    "label_f1_macro": Metric("multi_label", labels.label_f1_macro),
     "interval_width": Metric("quantiles", quantiles.interval_width, quantiles.check_interval),
 }
 #: Names of metrics in errors that need parameters.
@@ -139,7 +145,7 @@ def find_metric(name: str) -> Metric:
     metric = METRICS.get(match["base"]) if match else None
     if match is None or metric is None or (match["levels"] is not None and match["base"] != "pinball"):
         raise ConfigError("evaluation", "metrics", name, f"must be one of {', '.join(METRICS)}, or an import path")
-    parameters: dict[str, Any] = {name: int(match[name]) for name in ("k", "positive") if match[name] is not None}
+    parameters: dict[str, Any] = {name: int(match[name]) for name in ("k", "positive", "output") if match[name] is not None}
     if match["levels"] is not None:
         parameters["levels"] = tuple(float(f"0.{digits}") for digits in match["levels"].split("_q")[1:])
     return replace(metric, parameters={**metric.parameters, **parameters})

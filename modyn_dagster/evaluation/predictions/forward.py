@@ -27,7 +27,8 @@ class Predictions:
         kind: task, class or target.
         keys: ``uint64[n]``.
         times: ``datetime64[us][n]``, UTC.
-        truth: classes ``int64[n]``, -1 for samples without a label, or targets ``float64[n]``, NaN for samples without one.
+        truth: classes ``int64[n]``, -1 for samples without a label, or targets ``float64[n]``, NaN for samples without one;
+            of several columns ``float64[n, columns]``.
         outputs: ``float32[n, k]``: logits, or the predicted target.
         losses: by ``sample_losses``, ``float32[n]``; NaN without truth.
     """
@@ -47,9 +48,10 @@ class Predictions:
         return type(self)(self.kind, self.keys[rows], self.times[rows], self.truth[rows], self.outputs[rows], self.losses[rows])
 
     @classmethod
-    def empty(cls, kind: TaskKind, n_outputs: int) -> Self:
-        """Predictions of no sample."""
-        truth: npt.NDArray[Any] = np.empty(0, np.int64 if kind == "class" else np.float64)
+    def empty(cls, kind: TaskKind, n_outputs: int, n_targets: int = 0) -> Self:
+        """Predictions of no sample; ``n_targets`` are the columns of the truth, where it is several."""
+        shape = (0, n_targets) if n_targets else (0,)
+        truth: npt.NDArray[Any] = np.empty(shape, np.int64 if kind == "class" else np.float64)
         times = np.empty(0, "datetime64[us]")
         return cls(kind, np.empty(0, np.uint64), times, truth, np.empty((0, n_outputs), np.float32), np.empty(0, np.float32))
 

@@ -5,9 +5,10 @@ from typing import Final
 
 from modyn_dagster.errors import ConfigError, ImportPathError
 from modyn_dagster.evaluation.metrics.registry import check_metrics, find_metric, rule_of_task
+from modyn_dagster.pipeline.tasks.several_columns import several_errors
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.learning.downsampling import PolicySpec
-from modyn_dagster.spec.learning.tasks import TASKS, OrdinalTask, QuantilesTask, TaskName, task_name
+from modyn_dagster.spec.learning.tasks import TASKS, OrdinalTask, QuantilesTask, SeveralColumns, TaskName, task_name
 from modyn_dagster.spec.learning.transforms import GroupedLabels, LabelTransform, OwnLabels, kind_after
 from modyn_dagster.spec.online import GSSSpec, MIRSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
@@ -43,6 +44,8 @@ def task_errors(pipeline: PipelineSpec, dataset: DatasetSpec) -> Iterator[Config
         yield from _order_errors(dataset.label, pipeline.training.label_transform, source)
     if isinstance(task, QuantilesTask):
         yield from _quantile_errors(pipeline, task, source)
+    if isinstance(task, SeveralColumns):
+        yield from several_errors(pipeline, dataset, task)
     yield from metric_errors(pipeline, kind)
     for field, block in nested_blocks(pipeline.trigger):
         if isinstance(block, PerformanceTriggerSpec) and not find_metric(block.metric).fits(kind):

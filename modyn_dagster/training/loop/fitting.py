@@ -57,7 +57,7 @@ def fit_trainer(
     parsing = Parsing(spec.parser, source, place_finder(data.reader))
     with closing(parsing), reproducible(seed, threads=threads, deterministic=spec.deterministic), torch.no_grad():
         watch = Stopwatch()
-        relabeling = Relabeling(spec.label_transform, task.kind, source)
+        relabeling = Relabeling(spec.label_transform, task.kind, source, spec.task)
         task = relabeling.task(task)
         statistics = measure_dataset(spec, data, task, parsing, relabeling, previous)
         n_outputs = n_outputs_of(spec, task, statistics, previous)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.errors import ConfigError, TrainingError
-from modyn_dagster.spec.learning.tasks import QuantilesTask
+from modyn_dagster.spec.learning.tasks import QuantilesTask, truth_columns
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import PreviousModel, Task
 from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics
@@ -17,9 +17,11 @@ from modyn_dagster.training.team.sharding import local
 
 
 def n_outputs_of(spec: TrainingSpec, task: Task, statistics: DatasetStatistics, previous: PreviousModel | None) -> int:
-    """Outputs of a model: one for a target, or for each of its quantiles, else one per known class, at least two."""
+    """Outputs of a model: one for each target, quantile or label of several; else one per known class, at least two."""
     if isinstance(spec.task, QuantilesTask):
         return len(spec.task.quantiles)
+    if columns := truth_columns(spec.task):
+        return len(columns)
     if task.kind == "target":
         return 1
     if task.n_classes is not None:

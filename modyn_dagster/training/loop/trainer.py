@@ -94,7 +94,7 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
         fingerprint_of = partial(fingerprint, spec, sets, previous or initial, task, seed=seed, surroundings=environment)
         saver = Checkpointer(checkpoint, spec.checkpoint, fingerprint_of, team)
         state = saver.load()
-        relabeling = Relabeling(spec.label_transform, task.kind, source)
+        relabeling = Relabeling(spec.label_transform, task.kind, source, spec.task)
         dataset_task, task = task, relabeling.task(task)
         division = Division.of(spec, data, task, seed=seed, source=source)
         statistics = measure_dataset(spec, division.data, task, parsing, relabeling, previous)

@@ -20,11 +20,19 @@ def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _mse(outputs: Tensor, targets: Tensor) -> Tensor:
+    if targets.dim() > 1:
+        return functional.mse_loss(outputs, targets, reduction="none").mean(dim=1)
     return functional.mse_loss(outputs.squeeze(1), targets, reduction="none")
 
 
 def _l1(outputs: Tensor, targets: Tensor) -> Tensor:
+    if targets.dim() > 1:
+        return functional.l1_loss(outputs, targets, reduction="none").mean(dim=1)
     return functional.l1_loss(outputs.squeeze(1), targets, reduction="none")
+
+
+def _binary_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none").mean(dim=1)
 
 
 def ranked_probability(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -53,6 +61,7 @@ LOSSES: Final[Mapping[LossName, SampleLoss]] = {
     "mse": _mse,
     "l1": _l1,
     "ranked_probability": ranked_probability,
+    "binary_cross_entropy": _binary_cross_entropy,
 }
 
 

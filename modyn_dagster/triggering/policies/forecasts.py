@@ -103,6 +103,10 @@ _BOUNDS: Final[Mapping[MetricName, tuple[float, float]]] = {
     "quadratic_kappa": (-1.0, 1.0),
     "ranked_probability": (0.0, 1.0),
     "coverage": (0.0, 1.0),
+    "subset_accuracy": (0.0, 1.0),
+    "hamming_loss": (0.0, 1.0),
+    "label_f1_micro": (0.0, 1.0),
+    "label_f1_macro": (0.0, 1.0),
 }
 #: Range of every other metric, which is a loss.
 _LOSS: Final = (0.0, np.inf)

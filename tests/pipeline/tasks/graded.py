@@ -1,4 +1,4 @@
-"""A stream of graded points: five columns of numbers beside the label, and pipelines that learn a task of it."""
+"""A stream of points with a grade, numbers and flags as labels, and pipelines that learn a task of them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -19,16 +19,16 @@ GRADES: Final = ["low", "middle", "high", "top"]
 
 
 def text_of(day: int) -> str:
-    """The CSV file of a day: points, a grade by their distance along a line, and the distance itself."""
+    """The CSV file of a day: points, a grade by their distance along a line, the distance, another number, and two flags."""
     rng = np.random.default_rng([7, day])
     points = rng.normal(size=(_ROWS, 2))
     along = points @ (np.cos(0.2 * day), np.sin(0.2 * day)) + 0.2 * rng.normal(size=_ROWS)
     times = [_BEGIN + timedelta(days=day, minutes=20 * row) for row in range(_ROWS)]
     lines = [
-        f"{time:%Y-%m-%dT%H:%M:%S}Z,{x:.6f},{y:.6f},{GRADES[grade]},{value:.6f}"
+        f"{time:%Y-%m-%dT%H:%M:%S}Z,{x:.6f},{y:.6f},{GRADES[grade]},{value:.6f},{x - y:.6f},{int(value > 0.5)},{int(y > 0)}"
         for time, (x, y), grade, value in zip(times, points, np.digitize(along, [-0.8, 0.0, 0.8]), along)
     ]
-    return "\n".join(["time,x,y,grade,distance", *lines, ""])
+    return "\n".join(["time,x,y,grade,distance,height,far,above", *lines, ""])
 
 
 def dataset(**label: Any) -> Content:

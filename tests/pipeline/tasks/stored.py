@@ -1,11 +1,13 @@
 """Predictions that a replay has stored, read back."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.evaluation.predictions.files import read_predictions
 from modyn_dagster.evaluation.predictions.forward import Predictions
+from modyn_dagster.pipeline.context import TriggerContext
+from modyn_dagster.training.predictor_record import PredictorRecord
 from tests.pipeline.world import World
 
 
@@ -22,3 +24,17 @@ def predictions_of(world: World, pipeline: str) -> Iterator[tuple[ModelRow, Pred
     assert files
     for model, row in files:
         yield model, read_predictions(world.platform.home / row.path, row.checksum)
+
+
+def record_of(context: TriggerContext, model: ModelRow, dtypes: Mapping[str, str]) -> PredictorRecord:
+    """Record of a model for serving, with the dtypes of the columns that it reads."""
+    return PredictorRecord.of(
+        context.spec.training,
+        model.architecture,
+        name="graded",
+        model=model.hash,
+        store=None,
+        dtypes=dtypes,
+        class_names=(),
+        threads=1,
+    )

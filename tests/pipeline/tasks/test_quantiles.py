@@ -20,9 +20,8 @@ from modyn_dagster.serving.flavor import PyfuncModel
 from modyn_dagster.serving.model_predictor import ModelPredictor
 from modyn_dagster.spec.load import parse_spec
 from modyn_dagster.spec.pipeline import PipelineSpec
-from modyn_dagster.training.predictor_record import PredictorRecord
 from tests.pipeline.tasks.graded import dataset, dataset_spec, deliver, learning
-from tests.pipeline.tasks.stored import predictions_of
+from tests.pipeline.tasks.stored import predictions_of, record_of
 from tests.pipeline.world import World
 
 Worlds = Callable[..., World]
@@ -33,6 +32,7 @@ PINBALL = "pinball_q10_q50_q90"
 METRICS = [PINBALL, "coverage", "interval_width"]
 DISTANCE = {"kind": "target", "from": {"source": "column", "column": "distance"}}
 BY_COVERAGE = {"kind": "performance", "every": 40, "metric": "coverage", "decision": {"rule": "threshold", "value": 0.7}}
+BY_PINBALL = BY_COVERAGE | {"metric": PINBALL, "decision": {"rule": "threshold", "value": 0.05}}
 BY_LOSS = {"kind": "detector", "every": 20, "detector": {"name": "page_hinkley", "threshold": 1.0}}
 EPOCHS = {"epochs": 40}
 
@@ -43,9 +43,7 @@ def quantiles(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.soak("replays")
-@pytest.mark.parametrize(
-    "trigger", [BY_COVERAGE, BY_COVERAGE | {"metric": PINBALL}, BY_LOSS], ids=["coverage", "loss", "detector"]
-)
+@pytest.mark.parametrize("trigger", [BY_COVERAGE, BY_PINBALL, BY_LOSS], ids=["coverage", "loss", "detector"])
 def test_live_equals_replay_where_a_trigger_watches_quantiles(world_of: Worlds, trigger: dict[str, Any]) -> None:
     if trigger is BY_LOSS:
         pytest.importorskip("river")
@@ -78,7 +76,7 @@ def test_quantiles_are_stored_in_order_with_their_losses_scored_served_and_expor
     context = context_of(world.platform, "graded", trigger.partition_key)
     assert context.model is not None
     weights = weights_of(world.platform, context.spec, context.model.hash)
-    record = record_of(context, context.model)
+    record = record_of(context, context.model, {"x": "float64", "y": "float64"})
     given = {"x": np.array([0.1, -1.0, 2.0]), "y": np.array([0.0, 0.5, -2.0])}
     served = PyfuncModel(ModelPredictor(record, weights)).predict(given)
     assert list(served.columns) == ["q0.1", "q0.5", "q0.9"]
@@ -87,19 +85,6 @@ def test_quantiles_are_stored_in_order_with_their_losses_scored_served_and_expor
     program = torch.export.load(tmp_path / "model.pt2").module()
     exported = program(torch.from_numpy(np.column_stack([given["x"], given["y"]])))
     np.testing.assert_allclose(exported.detach(), served.to_numpy(), atol=1e-6)
-
-
-def record_of(context: Any, model: Any) -> PredictorRecord:
-    return PredictorRecord.of(
-        context.spec.training,
-        model.architecture,
-        name="graded",
-        model=model.hash,
-        store=None,
-        dtypes={"x": "float64", "y": "float64"},
-        class_names=(),
-        threads=1,
-    )
 
 
 @pytest.mark.parametrize(
@@ -138,7 +123,7 @@ def record_of(context: Any, model: Any) -> PredictorRecord:
         (
             {"training": {"model": {"name": "sklearn", "estimator": "sklearn.linear_model:Ridge"}, "epochs": 1}},
             "training.task.kind",
-            r"needs a network, with one output for each: a trainer \(sklearn\) predicts one value",
+            r"needs a network, with an output for each: a trainer \(sklearn\) predicts one value",
         ),
     ],
 )

@@ -120,8 +120,9 @@ def predict(
         written = writer.write_bytes(path, content, part.predictions.keys)
     else:
         parts = list(predicted)
-        part = StoredPart(Predictions.concat([Predictions.empty(kind, predictor.n_outputs), *parts]))
-        written = writer.write(path, parts, kind=kind, n_outputs=predictor.n_outputs)
+        part = StoredPart(Predictions.concat([Predictions.empty(kind, predictor.n_outputs, predictor.n_targets), *parts]))
+        sizes = {"n_outputs": predictor.n_outputs, "n_targets": predictor.n_targets}
+        written = writer.write(path, parts, kind=kind, **sizes)
 
     def wait() -> dict[str, Any]:
         return _row(context, model, data, stretch, relative, written.result())
