@@ -15,6 +15,7 @@ from modyn_dagster.imports import require
 from modyn_dagster.serving.inputs import InputColumn, Inputs, read_architecture
 from modyn_dagster.serving.model_predictor import OUTPUTS
 from modyn_dagster.spec.learning.parsing import ImageParserSpec, SoundParserSpec, SoundsSpec
+from modyn_dagster.spec.training import is_unlabelled
 from modyn_dagster.training.predictor_record import PredictorRecord
 from modyn_dagster.training.trainers.registry import libraries_of
 
@@ -68,8 +69,11 @@ def _signature(record: PredictorRecord) -> Any:
     content = ColSpec(DataType.string if inputs.are_texts else DataType.binary, CONTENT)
     columns: list[ColSpec | TensorSpec] = [ColSpec(_type_of(column), column.name) for column in inputs.columns]
     kind = DataType.double if record.kind == "target" else DataType.string if record.classes else DataType.long
+    answer: ColSpec | TensorSpec = ColSpec(kind)
+    if is_unlabelled(record.kind):
+        answer = TensorSpec(np.dtype(np.float32), (-1, -1))
     params = ParamSchema([ParamSpec("output", DataType.string, OUTPUTS[0])])
-    return ModelSignature(Schema(columns or [content]), Schema([ColSpec(kind)]), params)
+    return ModelSignature(Schema(columns or [content]), Schema([answer]), params)
 
 
 def _type_of(column: InputColumn) -> Any:

@@ -13,6 +13,7 @@ from modyn_dagster.errors import WrongInput
 from modyn_dagster.imports import add_code_folder
 from modyn_dagster.serving.inputs import Inputs, positions
 from modyn_dagster.settings import Settings
+from modyn_dagster.spec.training import is_unlabelled
 from modyn_dagster.training.predictor import build_predictor
 from modyn_dagster.training.predictor_record import PredictorRecord
 
@@ -58,8 +59,9 @@ class ModelPredictor:
         """Predict for a DataFrame, a mapping of columns, an array ``[n, values]``, or texts or bytes.
 
         Returns:
-            ``prediction``: ``object[n]`` names or ``int64[n]`` numbers of classes, ``float32[n]`` values of a regression;
-            ``probabilities``: ``float64[n, classes]``; ``outputs``: ``float32[n, outputs]``.
+            ``prediction``: ``object[n]`` names or ``int64[n]`` numbers of classes, ``float32[n]`` values of a regression, the
+            outputs of a model without labels (reconstruction, embedding, or logits of all tokens); ``probabilities``:
+            ``float64[n, classes]``; ``outputs``: ``float32[n, outputs]``.
 
         Raises:
             WrongInput: the data or ``output`` do not fit the model.
@@ -69,7 +71,7 @@ class ModelPredictor:
             allowed = OUTPUTS if self.record.kind == "class" else ("prediction", "outputs")
             raise WrongInput(self.record.name, "output", f"one of {', '.join(allowed)}", repr(output))
         outputs = self._outputs(data)
-        if output == "outputs":
+        if output == "outputs" or is_unlabelled(self.record.kind):
             return outputs
         if output == "probabilities":
             return softmax(outputs)

@@ -41,15 +41,39 @@ class TriggerSpanData(Spec):
 EvaluationData = Annotated[EvaluateSplit | OtherDataset | TrainingSetData | TriggerSpanData, Field(discriminator="kind")]
 
 #: Metrics that a policy or a hook can watch.
-MetricName = Literal["accuracy", "roc_auc", "f1", "log_loss", "mae", "mse", "r2"]
+MetricName = Literal[
+    "accuracy",
+    "roc_auc",
+    "f1",
+    "log_loss",
+    "mae",
+    "mse",
+    "r2",
+    "reconstruction_mse",
+    "reconstruction_mae",
+    "nt_xent",
+    "alignment",
+    "uniformity",
+    "token_cross_entropy",
+    "perplexity",
+    "token_accuracy",
+]
+#: Metrics that compare samples with each other, so that no resample has an honest value.
+PAIRWISE: Final = ("nt_xent", "uniformity")
 
 _OF_CLASS: Final = r"accuracy(?:_top[1-9][0-9]*)?|f1|roc_auc|pr_auc|log_loss|brier"
-_WHOLE: Final = r"f1_macro|f1_micro|f1_weighted|calibration_error|mae|mse|r2"
+_UNLABELLED: Final = (
+    r"reconstruction_mse|reconstruction_mae|nt_xent|alignment|uniformity|token_cross_entropy|perplexity|token_accuracy"
+)
+_WHOLE: Final = rf"f1_macro|f1_micro|f1_weighted|calibration_error|mae|mse|r2|{_UNLABELLED}"
 #: Metrics that can be estimated without labels.
 ESTIMATED: Final = ("accuracy", "f1", "f1_macro", "f1_micro", "log_loss", "roc_auc")
 _PREFIX: Final = "estimated_"
 _NAME: Final = re.compile(rf"(?:{_WHOLE})|(?:{_OF_CLASS})(?:_class_(?:0|[1-9][0-9]*))?|{_PREFIX}(?:{'|'.join(ESTIMATED)})")
-_LOSSES: Final = ("log_loss", "brier", "calibration_error", "mae", "mse")
+_LOSSES: Final = (
+    *("log_loss", "brier", "calibration_error", "mae", "mse"),
+    *("reconstruction_", "nt_xent", "alignment", "uniformity", "token_cross_entropy", "perplexity"),
+)
 
 
 def _check(name: str, info: ValidationInfo) -> str:
@@ -61,7 +85,8 @@ def _check(name: str, info: ValidationInfo) -> str:
         raise ValueError(
             "must be accuracy, accuracy_top<k>, f1, f1_macro, f1_micro, f1_weighted, roc_auc, pr_auc, log_loss, brier, "
             "calibration_error, mae, mse, r2, one of a class such as f1_class_3, an estimate without labels such as "
-            "estimated_accuracy, or an import path"
+            "estimated_accuracy, reconstruction_mse, reconstruction_mae, nt_xent, alignment, uniformity, token_cross_entropy, "
+            "perplexity, token_accuracy, or an import path"
         )
     return name
 

@@ -10,9 +10,10 @@ from fastpath import TrainingSet
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.spec.learning.models import CustomSpec
+from modyn_dagster.spec.learning.objectives import kind_of_objective
 from modyn_dagster.spec.learning.transforms import GroupedLabels, PositiveLabels, ThresholdLabels, kind_after
-from modyn_dagster.spec.training import LossName, TaskKind, TrainingSpec
+from modyn_dagster.spec.training import LossName, TaskKind, TrainingSpec, is_unlabelled
+from modyn_dagster.training.refusals.unlabelled import check_without_label
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,7 +78,7 @@ class Task:
     """Learning task: kind of output and number of classes.
 
     Attributes:
-        kind: class index or regression target.
+        kind: class index or regression target, or what a loss without labels makes of the inputs.
         n_classes: number of classes; None counts those of the training set (at least two, and no fewer than the previous
             model has).
         exclude: columns that ``features: numeric`` leaves out, such as time, label and attributes.
@@ -140,6 +141,8 @@ class TrainedModel:
 
 #: Layer of raw outputs: logits, or the regression value.
 OUTPUTS: Final = "<outputs>"
+#: In place of a layer: what the metrics of a model without a label are computed from.
+MEASURES: Final = "<measures>"
 #: Layer of the body's inputs: standardised columns, or a parser's array.
 COLUMNS: Final = "<columns>"
 #: Layer of the last linear layer's inputs.
@@ -147,16 +150,29 @@ EMBEDDING: Final = "<embedding>"
 
 #: Kinds of label that transforms need; other transforms take any.
 _LABEL_OF_TRANSFORM: Final[Mapping[type, TaskKind]] = {GroupedLabels: "class", PositiveLabels: "class", ThresholdLabels: "target"}
-_LOSSES_BY_KIND: Final[Mapping[TaskKind, tuple[LossName, ...]]] = {"class": ("cross_entropy",), "target": ("mse", "l1")}
+_LOSSES_BY_KIND: Final[Mapping[str, tuple[LossName, ...]]] = {"class": ("cross_entropy",), "target": ("mse", "l1")}
 
 
 def default_loss(kind: TaskKind) -> LossName:
-    """Default loss of a kind of task, where the spec names none."""
+    """Default loss of a kind of task with a label, where the spec names none."""
     return _LOSSES_BY_KIND[kind][0]
 
 
-def check_task(spec: TrainingSpec, kind: TaskKind, *, source: str) -> None:
-    """Check label transform and loss against the dataset's label; ``ConfigError`` for unsuitable ones."""
+def check_task(spec: TrainingSpec, kind: TaskKind | None, *, source: str) -> None:
+    """Check label transform and loss against the dataset's label (of ``kind``; None: it has none).
+
+    Raises ``ConfigError`` for unsuitable ones.
+    """
+    objective = kind_of_objective(spec.loss)
+    if kind is None or is_unlabelled(kind):
+        check_without_label(spec, source=source)
+        return
+    if objective is not None:
+        rule = (
+            f"reads no label, and the dataset's label is a {kind}: give the dataset `label: {{kind: none}}`, or use "
+            f"{' or '.join(_LOSSES_BY_KIND[kind_after(spec.label_transform, kind)])}"
+        )
+        raise ConfigError(source, "training.loss.name", getattr(spec.loss, "name", None), rule)
     required = _LABEL_OF_TRANSFORM.get(type(spec.label_transform), kind)
     if spec.label_transform is not None and required != kind:
         (name,) = spec.label_transform.model_fields_set
@@ -165,7 +181,7 @@ def check_task(spec: TrainingSpec, kind: TaskKind, *, source: str) -> None:
         )
     learnt = kind_after(spec.label_transform, kind)
     allowed = _LOSSES_BY_KIND[learnt]
-    if spec.loss is not None and not isinstance(spec.loss, CustomSpec) and spec.loss not in allowed:
+    if isinstance(spec.loss, str) and spec.loss not in allowed:
         what = "the dataset's label" if spec.label_transform is None else "the label after label_transform"
         rule = f"{what} is a {learnt}: use {' or '.join(allowed)}, or a loss of your own"
         raise ConfigError(source, "training.loss", spec.loss, rule)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.spec.training import TaskKind
+from modyn_dagster.spec.training import TaskKind, is_unlabelled
 
 Float64 = npt.NDArray[np.float64]
 
@@ -89,7 +89,13 @@ def reduce_columns(function: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[
 
 
 def sample_losses(outputs: npt.NDArray[np.float32], truth: npt.NDArray[Any], kind: TaskKind) -> npt.NDArray[np.float32]:
-    """Cross-entropy or squared error, ``float32[n]``; NaN for samples without a label or of a class the model does not know."""
+    """Cross-entropy or squared error, ``float32[n]``; NaN for samples without a label or of a class the model does not know.
+
+    Without labels, of the measures of the objective: the mean squared error of the reconstruction, the squared distance of the
+    two views on the unit sphere, or the mean cross-entropy of a text's predicted tokens.
+    """
+    if is_unlabelled(kind):
+        return _losses_of_measures(outputs, kind)
     usable = reduce_columns(np.logical_and, np.isfinite(outputs))
     usable &= (truth >= 0) & (truth < outputs.shape[1]) if kind == "class" else np.isfinite(truth)
     # All rows are computed, so that the bits of one do not depend on which others have a label.
@@ -99,3 +105,23 @@ def sample_losses(outputs: npt.NDArray[np.float32], truth: npt.NDArray[Any], kin
     # Losses beyond the range of float32 become infinite.
     with np.errstate(over="ignore"):
         return np.where(usable, losses, np.nan).astype(np.float32)
+
+
+def _losses_of_measures(measures: npt.NDArray[np.float32], kind: TaskKind) -> npt.NDArray[np.float32]:
+    if kind == "reconstruction":
+        return measures[:, 0].copy()
+    if kind == "tokens":
+        return np.asarray(measures[:, 0] / np.maximum(measures[:, 2], 1), np.float32)
+    return view_distances(measures).astype(np.float32)
+
+
+def view_distances(measures: npt.NDArray[np.float32]) -> Float64:
+    """Squared distances of the two views of samples on the unit sphere, ``float64[n]``, of ``float32[n, 2 * dimension]``."""
+    first, second = (unit_rows(view) for view in np.split(measures.astype(np.float64), 2, axis=1))
+    return np.asarray(np.square(first - second).sum(axis=1))
+
+
+def unit_rows(rows: Float64) -> Float64:
+    """Rows scaled to length 1; a row of zeros stays as it is."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1))

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from modyn_dagster.errors import ConfigError, ImportPathError
-from modyn_dagster.evaluation.metrics import classification, ranking, regression
+from modyn_dagster.evaluation.metrics import classification, ranking, regression, unlabelled
 from modyn_dagster.evaluation.metrics.evaluation_samples import (
     CellFailed,
     EvaluationSamples,
@@ -27,7 +27,7 @@ from modyn_dagster.evaluation.metrics.losses import Float64
 from modyn_dagster.evaluation.metrics.torch_metrics import check_torchmetric, is_torchmetric, kind_of, torchmetric
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.evaluation import estimated_metric
-from modyn_dagster.spec.training import TaskKind
+from modyn_dagster.spec.training import TaskKind, is_unlabelled
 from modyn_dagster.values.code_digest import code_digest
 
 _PARAMETERS: Final = re.compile(r"(?P<base>[a-z0-9_]+?)(?:_top(?P<k>\d+))?(?:_class_(?P<positive>\d+))?")
@@ -102,6 +102,14 @@ METRICS: Final[Mapping[str, Metric]] = {
     "mae": Metric("target", regression.mae),
     "mse": Metric("target", regression.mse),
     "r2": Metric("target", regression.r2, regression.check_spread),
+    "reconstruction_mse": Metric("reconstruction", unlabelled.reconstruction_mse),
+    "reconstruction_mae": Metric("reconstruction", unlabelled.reconstruction_mae),
+    "nt_xent": Metric("contrastive", unlabelled.nt_xent, unlabelled.check_pairs),
+    "alignment": Metric("contrastive", unlabelled.alignment),
+    "uniformity": Metric("contrastive", unlabelled.uniformity, unlabelled.check_pairs),
+    "token_cross_entropy": Metric("tokens", unlabelled.token_cross_entropy, unlabelled.check_tokens),
+    "perplexity": Metric("tokens", unlabelled.perplexity, unlabelled.check_tokens),
+    "token_accuracy": Metric("tokens", unlabelled.token_accuracy, unlabelled.check_tokens),
 }
 
 
@@ -199,15 +207,34 @@ def score_parts(
 
 
 def check_metrics(metrics: Sequence[str], kind: TaskKind, *, source: str, field: str = "evaluation.metrics") -> None:
-    """Raise ``ConfigError`` for a metric of another task than the dataset's label, or one that cannot be imported."""
+    """Raise ``ConfigError`` for a metric of another task than the pipeline's, or one that cannot be imported."""
     for name in metrics:
         try:
             metric = find_metric(estimated_metric(name) or name)
         except ImportPathError as error:
             raise ImportPathError(source, field, name, error.rule) from error
         if metric.kind not in (None, kind):
-            allowed = ", ".join(other for other, entry in METRICS.items() if entry.kind == kind)
-            raise ConfigError(source, field, name, f"the dataset's label is a {kind}: use {allowed}")
+            raise ConfigError(source, field, name, f"{task_in_words(kind)}: use {', '.join(metrics_of(kind))}")
+
+
+def metrics_of(kind: TaskKind) -> list[str]:
+    """Names of the metrics of a kind of task.
+
+    >>> metrics_of("reconstruction")
+    ['reconstruction_mse', 'reconstruction_mae']
+    """
+    return [name for name, metric in METRICS.items() if metric.kind == kind]
+
+
+def task_in_words(kind: TaskKind) -> str:
+    """Describe a kind of task for complaints.
+
+    >>> task_in_words("target"), task_in_words("tokens")
+    ("the dataset's label is a target", 'the dataset has no label, and the task of training.loss is tokens')
+    """
+    if is_unlabelled(kind):
+        return f"the dataset has no label, and the task of training.loss is {kind}"
+    return f"the dataset's label is a {kind}"
 
 
 def _batched_values(metric: Metric, samples: EvaluationSamples, parts: Sequence[slice], min_samples: int) -> list[float | None]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypeVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -20,18 +20,23 @@ from modyn_dagster.errors import CorruptFile, shortened
 from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.keys import KeyArray
+from modyn_dagster.spec.learning.objectives import UnlabelledKind
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.storage import atomic_write
 
 #: Bytes of a row beside its outputs, without bits that mark nulls.
 _ROW_BYTES: Final = 28
+#: Those of them that a row without a label lacks.
+_TRUTH_BYTES: Final = 8
 #: Bytes that Arrow reads of a file at most, beside its record batches: the footer, some of it twice.
 _MOST_METADATA: Final = 1 << 16
 T = TypeVar("T")
-_TRUTH: Final[dict[TaskKind, pa.Field]] = {
+_TRUTH: Final[dict[str, pa.Field]] = {
     "class": pa.field("label", pa.int64()),
     "target": pa.field("target", pa.float64()),
 }
+#: Key of the metadata that names the task of predictions without labels.
+_TASK: Final = b"task"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,8 @@ def write_predictions(path: Path, parts: Iterable[Predictions], *, kind: TaskKin
     """Write predictions as they arrive, one record batch per part; the file appears whole or not at all.
 
     Columns: ``key`` uint64, ``time`` timestamp[us, UTC], ``label`` int64 or ``target`` float64 (null: none), ``outputs``
-    fixed_size_list<float32>[n_outputs], ``loss`` float32 (null: none). Raises ``WriteFailed`` when the write fails.
+    fixed_size_list<float32>[n_outputs], ``loss`` float32 (null: none). A task without labels has no column of them, and its name
+    as ``task`` in the metadata of the schema. Raises ``WriteFailed`` when the write fails.
     """
     n_samples, first, last = 0, None, None
     schema = _schema(kind, n_outputs)
@@ -89,7 +95,9 @@ def read_predictions(path: Path, checksum: str) -> Predictions:
         kind,
         table["key"].to_numpy(),
         table["time"].to_numpy(),
-        pc.fill_null(table[_TRUTH[kind].name], -1 if kind == "class" else float("nan")).to_numpy(),
+        pc.fill_null(table[_TRUTH[kind].name], -1 if kind == "class" else float("nan")).to_numpy()
+        if kind in _TRUTH
+        else np.zeros(len(table)),
         pc.list_flatten(table["outputs"]).to_numpy().reshape(-1, n_outputs),
         pc.fill_null(table["loss"], float("nan")).to_numpy(),
     )
@@ -111,7 +119,7 @@ class _PredictionFile:
         self._skeleton = Skeleton(content, is_stream=False)
         self._reader = open_arrow_file(self, self._skeleton)
         schema = self._reader.schema
-        self.kind: TaskKind = "class" if "label" in schema.names else "target"
+        self.kind = _kind_of(schema)
         outputs = next((field.type for field in schema if field.name == "outputs"), None)
         self.n_outputs = outputs.list_size if isinstance(outputs, pa.FixedSizeListType) else 0
         if self.n_outputs < 1 or schema != _schema(self.kind, self.n_outputs):
@@ -130,7 +138,8 @@ class _PredictionFile:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         skeleton, schema = self._skeleton, self._reader.schema
-        row_bytes, room = _ROW_BYTES + 4 * self.n_outputs, skeleton.size()
+        row_bytes = _ROW_BYTES + 4 * self.n_outputs - (0 if self.kind in _TRUTH else _TRUTH_BYTES)
+        room = skeleton.size()
         for i in range(self._reader.num_record_batches):
             batch = self._reader.get_batch(i)
             room -= batch.num_rows * row_bytes
@@ -150,20 +159,29 @@ def _schema(kind: TaskKind, n_outputs: int) -> pa.Schema:
         [
             pa.field("key", pa.uint64(), nullable=False),
             pa.field("time", pa.timestamp("us", tz="UTC"), nullable=False),
-            _TRUTH[kind],
+            *([_TRUTH[kind]] if kind in _TRUTH else []),
             pa.field("outputs", pa.list_(pa.field("item", pa.float32(), nullable=False), n_outputs), nullable=False),
             pa.field("loss", pa.float32()),
-        ]
+        ],
+        None if kind in _TRUTH else {_TASK: kind.encode()},
     )
+
+
+def _kind_of(schema: pa.Schema) -> TaskKind:
+    """Task of a file. One that names none that is known counts as ``target``, whose column it then lacks."""
+    named = (schema.metadata or {}).get(_TASK, b"").decode("utf-8", "replace")
+    unlabelled: tuple[UnlabelledKind, ...] = get_args(UnlabelledKind)
+    return next((kind for kind in unlabelled if kind == named), "class" if "label" in schema.names else "target")
 
 
 def _record_batch(part: Predictions, schema: pa.Schema) -> pa.RecordBatch:
     outputs = schema.field("outputs").type
     missing = part.truth < 0 if part.kind == "class" else np.isnan(part.truth)
+    truth = _TRUTH.get(part.kind)
     columns = [
         pa.array(part.keys, schema.field("key").type),
         pa.array(part.times, schema.field("time").type),
-        pa.array(part.truth, schema.field(_TRUTH[part.kind].name).type, mask=missing),
+        *([] if truth is None else [pa.array(part.truth, truth.type, mask=missing)]),
         pa.FixedSizeListArray.from_arrays(pa.array(part.outputs.reshape(-1), outputs.value_type), type=outputs),
         pa.array(part.losses, schema.field("loss").type, mask=np.isnan(part.losses)),
     ]

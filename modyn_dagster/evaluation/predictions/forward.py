@@ -23,12 +23,13 @@ class Predictions:
     """Outputs of one model, one row per sample.
 
     Attributes:
-        kind: task, class or target.
+        kind: task: class, target, or that of a loss without labels.
         keys: ``uint64[n]``.
         times: ``datetime64[us][n]``, UTC.
-        truth: classes ``int64[n]``, -1 for samples without a label, or targets ``float64[n]``, NaN for samples without one.
-        outputs: ``float32[n, k]``: logits, or the predicted target.
-        losses: cross-entropy or squared error ``float32[n]``; NaN without truth.
+        truth: classes ``int64[n]``, -1 for samples without a label, or targets ``float64[n]``, NaN for samples without one;
+            zeros for a task without labels.
+        outputs: ``float32[n, k]``: logits, the predicted target, or the measures of a task without labels.
+        losses: as of ``sample_losses``, ``float32[n]``; NaN without truth.
     """
 
     kind: TaskKind

@@ -32,8 +32,9 @@ LOSSES: Final[Mapping[LossName, SampleLoss]] = {"cross_entropy": _cross_entropy,
 
 def build_loss(spec: TrainingSpec, kind: TaskKind, *, source: str) -> SampleLoss:
     """The loss of a spec; a custom one is ``factory(**config)`` and must be callable."""
-    if not isinstance(spec.loss, CustomSpec):
+    if spec.loss is None or isinstance(spec.loss, str):
         return LOSSES[spec.loss or default_loss(kind)]
+    assert isinstance(spec.loss, CustomSpec)  # noqa: S101 - objectives are losses themselves
     loss: object = call_factory(spec.loss.factory, spec.loss.config, source=source, field="training.loss")
     if not callable(loss):
         rule = f"must return a callable (outputs, targets) -> losses, not {type(loss).__name__}"

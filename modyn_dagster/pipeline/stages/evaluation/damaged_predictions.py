@@ -118,7 +118,7 @@ def _predicted_again(context: TriggerContext, model: ModelRow, data: EvaluationS
         remedy = "; `modyn-dagster repair` makes it again where it can"
         raise CorruptFile(error.path, error.expected, error.found + remedy) from error
     with closing(predictor):
-        kind, n_outputs = predictor.kind, predictor.n_outputs
+        kind, n_outputs = predictor.kind, predictor.n_measures
         parts = list(predicted_blocks(predictor, data, stretch))
     try:
         if form_of(file.path) == "compact":

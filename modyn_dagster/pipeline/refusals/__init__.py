@@ -1,0 +1,1 @@
+"""Refusals of pipelines that do not fit their dataset."""
