@@ -26,7 +26,7 @@ from modyn_dagster.spec.learning.transforms import LabelTransform, TransformSpec
 #: Kind of a dataset's label.
 LabelKind = Literal["class", "target"]
 #: Kind of task: by the label of the dataset, or by the loss where there is none.
-TaskKind = LabelKind | UnlabelledKind
+TaskKind = Literal[LabelKind, UnlabelledKind]
 
 
 def is_unlabelled(kind: TaskKind) -> bool:

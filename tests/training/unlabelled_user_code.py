@@ -48,7 +48,7 @@ def jittered(inputs: Tensor, *, rng: np.random.Generator, scale: float = 0.5) ->
 
 
 class Words:
-    """Tokenizer of numbers: ``"3 1 4"`` is 3, 1, 4."""
+    """Tokenizer of numbers: ``"3 1 4"`` is 3, 1, 4, and any other word is 1."""
 
     def __call__(self, texts: list[str]) -> list[list[int]]:
-        return [[int(word) for word in text.split()] for text in texts]
+        return [[int(word) if word.isdigit() else 1 for word in text.split()] for text in texts]
