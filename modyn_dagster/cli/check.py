@@ -18,7 +18,7 @@ from modyn_dagster.pipeline.label_bias import label_bias_warnings
 from modyn_dagster.pipeline.label_delays import check_label_arrivals, check_label_delay
 from modyn_dagster.pipeline.operate.notification.command import program_path
 from modyn_dagster.pipeline.operate.notification.signature import webhook_key
-from modyn_dagster.pipeline.preflight import check_storage_code
+from modyn_dagster.pipeline.preflight import check_storage_code, unlabelled_errors
 from modyn_dagster.pipeline.tasks.refusals import task_errors
 from modyn_dagster.reproducibility.devices import resolve_device
 from modyn_dagster.selection.own.user_code import selection_code_errors
@@ -133,11 +133,12 @@ def _pipeline_errors(project: Project, pipeline: PipelineSpec) -> Iterator[Confi
     yield from _errors_of(partial(check_composite_code, pipeline.evaluation.composite, source=source))
     yield from _errors_of(partial(check_storage_code, pipeline.model_store, source=source))
     dataset = project.datasets[pipeline.dataset]
-    yield from _errors_of(partial(check_label_arrivals, pipeline, dataset))
     label = dataset.label
-    if label is None:
-        yield ConfigError(source, "dataset", pipeline.dataset, "has no label; training needs one")
-    else:
+    if label is not None:
+        yield from _errors_of(partial(check_label_arrivals, pipeline, dataset))
+    if label is None and not missing:
+        yield from unlabelled_errors(pipeline, dataset)
+    elif label is not None:
         yield from _errors_of(partial(check_task, pipeline.training, label.kind, source=source))
         yield from _errors_of(partial(check_label_delay, pipeline, dataset))
         yield from task_errors(pipeline, dataset)

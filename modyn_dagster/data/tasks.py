@@ -1,16 +1,26 @@
 """Tasks of a dataset as of a batch: number of classes, kind of task, and columns that are not features."""
 
 from modyn_dagster.data.view import DatasetView
+from modyn_dagster.errors import ConfigError
 from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.learning.objectives import kind_of_objective
 from modyn_dagster.spec.learning.tasks import TASKS, task_name
 from modyn_dagster.spec.learning.transforms import kind_after
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 
 
 def task_kind(training: TrainingSpec, dataset: DatasetSpec) -> TaskKind:
-    """Kind of what the models of a dataset are compared with: classes, or numbers."""
-    kind = kind_after(training.label_transform, "class" if dataset.label is None else dataset.label.kind)
-    return TASKS[task_name(training.task, kind)].truth
+    """Kind of what the models of a dataset are compared with: classes, numbers, or that of a loss without labels.
+
+    ``ConfigError`` for a dataset without a label and a loss that needs one.
+    """
+    if dataset.label is not None:
+        kind = kind_after(training.label_transform, dataset.label.kind)
+        return TASKS[task_name(training.task, kind)].truth
+    objective = kind_of_objective(training.loss)
+    if objective is None:
+        raise ConfigError(f"dataset {dataset.name}", "label", "none", "training.loss compares outputs with a label")
+    return objective
 
 
 def n_classes(view: DatasetView) -> int:

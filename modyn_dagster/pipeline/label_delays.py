@@ -48,12 +48,11 @@ def check_label_arrivals(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     """
     if labels_lag(pipeline, dataset):
         return
-    source, why = f"pipeline {pipeline.name}", f"dataset {dataset.name} has no labels"
-    if dataset.label is not None:
-        why = (
-            f"is the same where labels come with their samples, as in dataset {dataset.name} (label.arrives), unless the "
-            "pipeline has a label_delay: leave it out"
-        )
+    source = f"pipeline {pipeline.name}"
+    why = (
+        f"is the same where labels come with their samples, as in dataset {dataset.name} (label.arrives), unless the "
+        "pipeline has a label_delay: leave it out"
+    )
     if pipeline.selection.window_by == "label":
         raise ConfigError(source, "selection.window_by", "label", why)
     for field in counting_labels(pipeline.trigger):

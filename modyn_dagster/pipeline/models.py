@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.data.tasks import n_classes, non_feature_columns
+from modyn_dagster.data.tasks import n_classes, non_feature_columns, task_kind
 from modyn_dagster.data.view import DatasetView
-from modyn_dagster.errors import ConfigError
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import Task
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
     from modyn_dagster.training import Predictor
 
 
-def task_of(view: DatasetView, source: str) -> Task:
-    """Return the task of a training on a view; ``source`` names the pipeline in the error when there are no labels."""
+def task_of(training: TrainingSpec, view: DatasetView) -> Task:
+    """Return the task of a training on a view."""
     label = view.spec.label
     if label is None:
-        raise ConfigError(source, "dataset", view.spec.name, "has no label; training needs one")
+        return Task(task_kind(training, view.spec), exclude=non_feature_columns(view.spec))
     if label.kind == "target":
         return Task("target", exclude=non_feature_columns(view.spec))
     return Task("class", n_classes=n_classes(view), exclude=non_feature_columns(view.spec))

@@ -1,5 +1,6 @@
 """Checks of a pipeline before its run starts: user code, samplers, labels, metrics and triggers, by pipeline and field."""
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Final
 
@@ -7,16 +8,16 @@ from modyn_dagster.data.tasks import task_kind
 from modyn_dagster.errors import ConfigError, MissingExtra
 from modyn_dagster.evaluation.composite.custom import check_composite_code
 from modyn_dagster.evaluation.intervals.custom import check_interval_code
-from modyn_dagster.evaluation.metrics.registry import find_metric, rule_of_task
+from modyn_dagster.evaluation.metrics.registry import check_metrics, find_metric, rule_of_task, task_in_words
 from modyn_dagster.pipeline.label_delays import check_label_arrivals, check_label_delay, check_late_labels, labels_lag
 from modyn_dagster.pipeline.tasks.refusals import metric_errors, task_errors
+from modyn_dagster.pipeline.tasks.unlabelled import label_refusals
 from modyn_dagster.selection.online.samplers import check_selection
 from modyn_dagster.selection.own.user_code import selection_code_errors
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation import estimated_metric
 from modyn_dagster.spec.learning.models import LogisticRegressionSpec, MLPSpec
 from modyn_dagster.spec.learning.tasks import TaskName, task_name
-from modyn_dagster.spec.learning.transforms import kind_after
 from modyn_dagster.spec.operation import ModelStoreSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import SimilarToUnlabelledSpec
@@ -79,7 +80,7 @@ def _calibrates(block: TriggerBase) -> bool:
 
 def _require_classes(kind: TaskKind, source: str, field: str, block: TriggerBase) -> None:
     if kind != "class":
-        raise ConfigError(source, field, getattr(block, "kind", ""), f"the dataset's label is a {kind}: accuracy is of classes")
+        raise ConfigError(source, field, getattr(block, "kind", ""), f"{task_in_words(kind)}: accuracy is of classes")
 
 
 def _require_calibrate_share(dataset: DatasetSpec, pipeline: str, field: str) -> None:
@@ -95,7 +96,7 @@ def _check_metric(block: PerformanceTriggerSpec, task: TaskName, source: str, fi
 
 def _check_detector(block: DetectorTriggerSpec, kind: TaskKind, source: str, field: str) -> None:
     if kind != "class" and (block.stream == "scores" or block.detector.name in _BINARY_DETECTORS):
-        rule = f"the dataset's label is a {kind}, which has neither 0/1 errors nor confidences; use another detector, on errors"
+        rule = f"{task_in_words(kind)}, which has neither 0/1 errors nor confidences; use another detector, on errors"
         raise ConfigError(source, f"{field}.detector.name", block.detector.name, rule)
     if not isinstance(block.detector, CustomDetectorSpec) and find_spec("river") is None:
         raise MissingExtra(source, f"{field}.detector.name", block.detector.name, package="river", extra="drift-river")
@@ -154,6 +155,21 @@ def check_storage_code(block: ModelStoreSpec, *, source: str) -> None:
         storage_choice(block.factory, block.config, source=source)
 
 
+def unlabelled_errors(pipeline: PipelineSpec, dataset: DatasetSpec) -> Iterator[ConfigError]:
+    """Find all fields of a pipeline that need a label its dataset does not have; nothing where it has one."""
+    if dataset.label is not None:
+        return
+    source = f"pipeline {pipeline.name}"
+    yield from label_refusals(pipeline)
+    try:
+        check_task(pipeline.training, None, source=source)
+        kind = task_kind(pipeline.training, dataset)
+        check_metrics([metric for metric in pipeline.evaluation.metrics if estimated_metric(metric) is None], kind, source=source)
+        check_trigger(pipeline, dataset, kind)
+    except ConfigError as error:
+        yield error
+
+
 def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     """Import the user code of a pipeline, build its samplers, and check its metrics and triggers against the dataset.
 
@@ -162,14 +178,15 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
         ConfigError: the dataset has no label, or one that does not fit the loss, a metric or the trigger.
     """
     source = f"pipeline {pipeline.name}"
-    if dataset.label is None:
-        raise ConfigError(source, "dataset", dataset.name, "has no label; training needs one")
+    for error in unlabelled_errors(pipeline, dataset):
+        raise error
     for error in (*selection_code_errors(pipeline.selection, source=source), *user_code_errors(pipeline.trigger, source=source)):
         raise error
     check_interval_code(pipeline.evaluation.intervals, source=source)
     check_composite_code(pipeline.evaluation.composite, source=source)
     check_storage_code(pipeline.model_store, source=source)
-    check_selection(pipeline.selection, dataset.label.kind, source=source)
+    given = None if dataset.label is None else dataset.label.kind
+    check_selection(pipeline.selection, given or "none", source=source)
     check_label_delay(pipeline, dataset)
     check_similar_to_unlabelled(pipeline, dataset)
     check_label_arrivals(pipeline, dataset)
@@ -178,15 +195,15 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     check_user_code(pipeline.training, source=source)
     for error in trainer_errors(pipeline, dataset):
         raise error
-    check_task(pipeline.training, dataset.label.kind, source=source)
+    check_task(pipeline.training, given, source=source)
     check_ranks(pipeline.training, source=source)
     if pipeline.training.early_stopping is not None and dataset.split.calibrate == 0:
         rule = "watches samples that are not trained on: the dataset's `split` needs a share `calibrate`"
         raise ConfigError(source, "training.early_stopping", "(on)", rule)
-    kind = kind_after(pipeline.training.label_transform, dataset.label.kind)
+    kind = task_kind(pipeline.training, dataset)
     for error in (*task_errors(pipeline, dataset), *metric_errors(pipeline, task_name(pipeline.training.task, kind))):
         raise error
     for metric in pipeline.evaluation.metrics:
         if estimated_metric(metric) is not None:
             _require_calibrate_share(dataset, pipeline.name, f"evaluation.metrics ({metric})")
-    check_trigger(pipeline, dataset, task_kind(pipeline.training, dataset))
+    check_trigger(pipeline, dataset, kind)

@@ -15,6 +15,7 @@ from modyn_dagster.imports import require
 from modyn_dagster.serving.inputs import InputColumn, Inputs, read_architecture
 from modyn_dagster.serving.model_predictor import OUTPUTS
 from modyn_dagster.spec.learning.parsing import ImageParserSpec, SoundParserSpec, SoundsSpec
+from modyn_dagster.spec.training import is_unlabelled
 from modyn_dagster.training.predictor_record import PredictorRecord
 from modyn_dagster.training.trainers.registry import libraries_of
 
@@ -73,6 +74,8 @@ def _signature(record: PredictorRecord) -> Any:
         kind = DataType.string if record.classes else DataType.long
     params = ParamSchema([ParamSpec("output", DataType.string, OUTPUTS[0])])
     outputs: list[ColSpec | TensorSpec] = [ColSpec(kind, name) for name in record.names] or [ColSpec(kind)]
+    if is_unlabelled(record.kind):
+        outputs = [TensorSpec(np.dtype(np.float32), (-1, -1))]
     return ModelSignature(Schema(columns or [content]), Schema(outputs), params)
 
 

@@ -13,6 +13,7 @@ from modyn_dagster.errors import WrongInput
 from modyn_dagster.imports import add_code_folder
 from modyn_dagster.serving.inputs import Inputs, positions
 from modyn_dagster.settings import Settings
+from modyn_dagster.spec.training import is_unlabelled
 from modyn_dagster.training.predictor import build_predictor
 from modyn_dagster.training.predictor_record import PredictorRecord
 
@@ -59,8 +60,9 @@ class ModelPredictor:
 
         Returns:
             ``prediction``: ``object[n]`` names or ``int64[n]`` numbers of classes, ``float32[n]`` values of a regression,
-            ``float32[n, quantiles]`` of quantiles, ``float32[n, targets]``, ``int64[n, labels]`` of 0 and 1;
-            ``probabilities``: ``float64[n, classes]``, or of each label; ``outputs``: ``float32[n, outputs]``.
+            ``float32[n, quantiles]`` of quantiles, ``float32[n, targets]``, ``int64[n, labels]`` of 0 and 1, the outputs of a
+            model without labels (reconstruction, embedding, or logits of all tokens); ``probabilities``:
+            ``float64[n, classes]``, or of each label; ``outputs``: ``float32[n, outputs]``.
 
         Raises:
             WrongInput: the data or ``output`` do not fit the model.
@@ -71,7 +73,7 @@ class ModelPredictor:
             allowed = OUTPUTS if has_probabilities else ("prediction", "outputs")
             raise WrongInput(self.record.name, "output", f"one of {', '.join(allowed)}", repr(output))
         outputs = self._outputs(data)
-        if output == "outputs":
+        if output == "outputs" or is_unlabelled(self.record.kind):
             return outputs
         if self.record.are_flags:
             return sigmoid(outputs) if output == "probabilities" else (outputs > 0).astype(np.int64)

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import Field, PositiveInt, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, ValidationError, model_validator
 
 from modyn_dagster.spec.base import Duration, Name, Owner, Spec
 from modyn_dagster.spec.formats import AbsentRule, CsvFormat, FilesFormat, FixedRowsFormat, Format, JsonlFormat, ParquetFormat
@@ -23,9 +23,11 @@ from modyn_dagster.spec.sources import (
     ManifestBatches,
     ManifestTime,
     ModifiedTime,
+    NoLabelSpec,
     SampleId,
     SidecarLabel,
     Time,
+    without_no_label,
 )
 
 __all__ = [
@@ -96,7 +98,9 @@ class DatasetSpec(Spec):
     id: SampleId | None = Field(
         None, exclude_if=lambda id: id is None, description="Unique id of a sample, by which labels that arrive later name it."
     )
-    label: LabelSpec | None = None
+    label: Annotated[
+        LabelSpec | None, BeforeValidator(without_no_label, json_schema_input_type=LabelSpec | NoLabelSpec | None)
+    ] = Field(None, description="The label to learn; `{kind: none}`, or leaving it out: there is none.")
     attributes: list[str] = Field([], description="Columns kept in Postgres for selection; not features by default.")
     absent: dict[str, AbsentRule] = Field({}, description="Columns that files may lack, with their value there.")
     split: Split = Split()

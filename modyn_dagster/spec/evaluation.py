@@ -62,30 +62,37 @@ MetricName = (
         "hamming_loss",
         "label_f1_micro",
         "label_f1_macro",
+        "reconstruction_mse",
+        "reconstruction_mae",
+        "nt_xent",
+        "alignment",
+        "uniformity",
+        "token_cross_entropy",
+        "perplexity",
+        "token_accuracy",
     ]
     | Annotated[str, StringConstraints(pattern=rf"^{_PINBALL}$")]
 )
+#: Metrics that compare samples with each other, so that no resample has an honest value.
+PAIRWISE: Final = ("nt_xent", "uniformity")
 
 _OF_CLASS: Final = r"accuracy(?:_top[1-9][0-9]*)?|f1|roc_auc|pr_auc|log_loss|brier"
+_UNLABELLED: Final = (
+    r"reconstruction_mse|reconstruction_mae|nt_xent|alignment|uniformity|token_cross_entropy|perplexity|token_accuracy"
+)
 _WHOLE: Final = (
     r"f1_macro|f1_micro|f1_weighted|calibration_error|mae|mse|r2|rank_mae|quadratic_kappa|ranked_probability|coverage|interval_width|"
-    r"subset_accuracy|hamming_loss|label_f1_micro|label_f1_macro|(?:mae|mse|r2)_output_(?:0|[1-9][0-9]*)|" + _PINBALL
+    r"subset_accuracy|hamming_loss|label_f1_micro|label_f1_macro|(?:mae|mse|r2)_output_(?:0|[1-9][0-9]*)|"
+    rf"{_UNLABELLED}|{_PINBALL}"
 )
 #: Metrics that can be estimated without labels.
 ESTIMATED: Final = ("accuracy", "f1", "f1_macro", "f1_micro", "log_loss", "roc_auc")
 _PREFIX: Final = "estimated_"
 _NAME: Final = re.compile(rf"(?:{_WHOLE})|(?:{_OF_CLASS})(?:_class_(?:0|[1-9][0-9]*))?|{_PREFIX}(?:{'|'.join(ESTIMATED)})")
 _LOSSES: Final = (
-    "log_loss",
-    "brier",
-    "calibration_error",
-    "mae",
-    "mse",
-    "rank_mae",
-    "ranked_probability",
-    "pinball",
-    "interval_width",
-    "hamming_loss",
+    *("log_loss", "brier", "calibration_error", "mae", "mse"),
+    *("rank_mae", "ranked_probability", "pinball", "interval_width", "hamming_loss"),
+    *("reconstruction_", "nt_xent", "alignment", "uniformity", "token_cross_entropy", "perplexity"),
 )
 
 
@@ -101,7 +108,8 @@ def _check(name: str, info: ValidationInfo) -> str:
             "pinball_q10_q90 (of quantiles), coverage, interval_width, subset_accuracy, hamming_loss, label_f1_micro, "
             "label_f1_macro, mae_output_1 (of several targets), "
             "one of a class such as f1_class_3, an estimate without labels such as "
-            "estimated_accuracy, or an import path"
+            "estimated_accuracy, reconstruction_mse, reconstruction_mae, nt_xent, alignment, uniformity, token_cross_entropy, "
+            "perplexity, token_accuracy, or an import path"
         )
     return name
 

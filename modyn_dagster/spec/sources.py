@@ -1,6 +1,7 @@
 """Specs of sources: the files of a batch, and the places of sample times, labels and ids."""
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self
 
@@ -174,6 +175,20 @@ class DefaultLabel(Spec):
         if isinstance(self.label, str):
             return (classes or []).index(self.label)
         return int(self.label) if kind == "class" else float(self.label)
+
+
+class NoLabelSpec(Spec):
+    """No label: for autoencoding, contrastive learning and language modelling."""
+
+    kind: Literal["none"]
+
+
+def without_no_label(content: object) -> object:
+    """Read ``{kind: none}`` as no label at all; other content stays, for validation."""
+    if isinstance(content, Mapping) and content.get("kind") == "none":
+        NoLabelSpec.model_validate(content)
+        return None
+    return content
 
 
 class LabelSpec(Spec):

@@ -1,6 +1,6 @@
 """Specs of training: model, loss, optimizer and loop. Built-ins by ``name``, user code by ``factory`` (an import path)."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
@@ -9,6 +9,7 @@ from modyn_dagster.spec.learning.device import Device
 from modyn_dagster.spec.learning.downsampling import DownsamplingSpec
 from modyn_dagster.spec.learning.features import ColumnList, EmbeddingSpec, EncodingSpec, ImputeSpec, require_no_repeats
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec, input_mismatch
+from modyn_dagster.spec.learning.objectives import ObjectiveSpec, UnlabelledKind
 from modyn_dagster.spec.learning.optimizers import (
     CheckpointSpec,
     ClipSpec,
@@ -23,8 +24,19 @@ from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, SoundPa
 from modyn_dagster.spec.learning.tasks import LossName, TaskSpec
 from modyn_dagster.spec.learning.transforms import LabelTransform, TransformSpec
 
-#: Kind of task, by the label of the dataset.
-TaskKind = Literal["class", "target"]
+#: Kind of a dataset's label.
+LabelKind = Literal["class", "target"]
+#: Kind of task: by the label of the dataset, or by the loss where there is none.
+TaskKind = Literal[LabelKind, UnlabelledKind]
+
+
+def is_unlabelled(kind: TaskKind) -> bool:
+    """Test that a kind of task reads no label.
+
+    >>> is_unlabelled("tokens"), is_unlabelled("target")
+    (True, False)
+    """
+    return kind not in get_args(LabelKind)
 
 
 #: Names of inputs become keyword arguments of the model.
@@ -91,7 +103,9 @@ class TrainingSpec(Spec):
         exclude_if=_absent,
     )
     model: ModelSpec
-    loss: LossName | CustomSpec | None = Field(None, description="Default: by the task, such as cross_entropy for classes.")
+    loss: LossName | Annotated[ObjectiveSpec, Field(discriminator="name")] | CustomSpec | None = Field(
+        None, description="Default: by the task, such as cross_entropy for classes. A mapping with `name` needs no label."
+    )
     optimizer: Optimizers = Field(OptimizerSpec(), description="One, or a list of several that share the parameters.")
     accumulate: PositiveInt = Field(1, description="Batches per optimizer step.", exclude_if=lambda value: value == 1)
     clip: ClipSpec | None = Field(None, description="Bound gradients.", exclude_if=_absent)

@@ -11,10 +11,12 @@ from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.learning.models import CustomSpec
+from modyn_dagster.spec.learning.objectives import kind_of_objective
 from modyn_dagster.spec.learning.tasks import TASKS, QuantilesTask, SeveralColumns, task_name, truth_columns
 from modyn_dagster.spec.learning.trainers import TrainerSpec
 from modyn_dagster.spec.learning.transforms import GroupedLabels, PositiveLabels, ThresholdLabels, kind_after
-from modyn_dagster.spec.training import TaskKind, TrainingSpec
+from modyn_dagster.spec.training import TaskKind, TrainingSpec, is_unlabelled
+from modyn_dagster.training.refusals.unlabelled import check_without_label
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,7 +81,7 @@ class Task:
     """Learning task: kind of output and number of classes.
 
     Attributes:
-        kind: class index or regression target.
+        kind: class index or regression target, or what a loss without labels makes of the inputs.
         n_classes: number of classes; None counts those of the training set (at least two, and no fewer than the previous
             model has).
         exclude: columns that ``features: numeric`` leaves out, such as time, label and attributes.
@@ -142,6 +144,8 @@ class TrainedModel:
 
 #: Layer of raw outputs: logits, or the regression value.
 OUTPUTS: Final = "<outputs>"
+#: In place of a layer: what the metrics of a model without a label are computed from.
+MEASURES: Final = "<measures>"
 #: Layer of the body's inputs: standardised columns, or a parser's array.
 COLUMNS: Final = "<columns>"
 #: Layer of the last linear layer's inputs.
@@ -151,8 +155,22 @@ EMBEDDING: Final = "<embedding>"
 _LABEL_OF_TRANSFORM: Final[Mapping[type, TaskKind]] = {GroupedLabels: "class", PositiveLabels: "class", ThresholdLabels: "target"}
 
 
-def check_task(spec: TrainingSpec, kind: TaskKind, *, source: str) -> None:
-    """Check label transform, task and loss against the dataset's label; ``ConfigError`` for unsuitable ones."""
+def check_task(spec: TrainingSpec, kind: TaskKind | None, *, source: str) -> None:
+    """Check label transform, task and loss against the dataset's label (of ``kind``; None: it has none).
+
+    Raises ``ConfigError`` for unsuitable ones.
+    """
+    objective = kind_of_objective(spec.loss)
+    if kind is None or is_unlabelled(kind):
+        check_without_label(spec, source=source)
+        return
+    if objective is not None:
+        allowed = TASKS[task_name(spec.task, kind_after(spec.label_transform, kind))].losses
+        rule = (
+            f"reads no label, and the dataset's label is a {kind}: give the dataset `label: {{kind: none}}`, or use "
+            f"{' or '.join(allowed)}"
+        )
+        raise ConfigError(source, "training.loss.name", getattr(spec.loss, "name", None), rule)
     required = _LABEL_OF_TRANSFORM.get(type(spec.label_transform), kind)
     if spec.label_transform is not None and required != kind:
         (name,) = spec.label_transform.model_fields_set

@@ -19,11 +19,18 @@ from modyn_dagster.training.trainers.body import TrainerBody
 logger = logging.getLogger(__name__)
 
 #: Fields of an architecture that are not fields of a training spec.
-_OTHER_FIELDS: Final = frozenset({"n_outputs", "features", "task", "learns", "label", "seen", "library"})
+_OTHER_FIELDS: Final = frozenset({"n_outputs", "n_measures", "features", "task", "learns", "label", "seen", "library"})
 
 
 def architecture_of(
-    spec: TrainingSpec, layout: Layout, n_outputs: int, kind: TaskKind, *, given: TaskKind, seen: Layout
+    spec: TrainingSpec,
+    layout: Layout,
+    n_outputs: int,
+    kind: TaskKind,
+    *,
+    given: TaskKind,
+    seen: Layout,
+    n_measures: int | None = None,
 ) -> dict[str, Any]:
     """Record all that a model is built from beside its weights, JSON-serialisable.
 
@@ -34,6 +41,7 @@ def architecture_of(
         kind: kind of the task.
         given: kind of the dataset's label, before the label transform or among several columns.
         seen: layout of the inputs after the transforms.
+        n_measures: values per sample that metrics read where the dataset has no label; otherwise None.
     """
     included = {"model", "parser", "standardize", "precision", "deterministic", "transforms", "label_transform"}
     content = spec.model_dump(mode="json", include=included, exclude=HOW_FIELDS["training"])
@@ -43,6 +51,8 @@ def architecture_of(
         content["label"] = given
     if spec.task is not None:
         content["learns"] = spec.task.model_dump(mode="json")
+    if n_measures is not None:
+        content |= spec.model_dump(mode="json", include={"loss"}) | {"n_measures": n_measures}
     return content | {"features": layout.to_json(), "n_outputs": n_outputs, "task": kind}
 
 

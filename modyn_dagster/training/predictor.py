@@ -17,12 +17,17 @@ from modyn_dagster.reproducibility.determinism import fixed_algorithms
 from modyn_dagster.reproducibility.devices import current_device, resolve_device
 from modyn_dagster.spec.learning.tasks import TaskSpec, truth_columns
 from modyn_dagster.training.columns.encoders import NO_ENCODERS, Encoders
-from modyn_dagster.training.data import COLUMNS, OUTPUTS
+from modyn_dagster.training.data import COLUMNS, MEASURES, OUTPUTS
 from modyn_dagster.training.inputs.features import Features
 from modyn_dagster.training.memory import Arrays, aligned, empty_aligned
 from modyn_dagster.training.models.activations import flattened, record_activations, to_numpy
+from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.network import Network, call_body, check_outputs
 from modyn_dagster.training.module import empty_network, spec_of_architecture
+from modyn_dagster.training.objectives.answering import answer, measured
+from modyn_dagster.training.objectives.build import build_objective
+from modyn_dagster.training.objectives.objective import Objective
+from modyn_dagster.training.objectives.posing import Posing
 from modyn_dagster.training.parsing.parser import Parsing, Where
 from modyn_dagster.training.transforms.chain import Transforms
 from modyn_dagster.training.transforms.labels import Relabeling
@@ -57,8 +62,12 @@ class Predictor:
         transforms: Transforms,
         relabeling: Relabeling,
         task: TaskSpec | None = None,
+        objective: Objective | None = None,
     ) -> None:
-        self.n_outputs, self.kind, self.task = n_outputs, relabeling.kind, task
+        self.n_outputs = n_outputs if objective is None else objective.answer.width
+        self.n_measures = n_outputs if objective is None else objective.n_measures
+        self.kind, self.task = relabeling.kind, task
+        self._objective, self._posing = objective, None if objective is None else Posing.evaluation(objective, transforms)
         self._network, self._features, self._settings = network.to(settings.device).eval(), features, settings
         self._transformed, self._relabeling = transforms.evaluation(), relabeling
         self._what = f"{features.parsing.source}: training.model: the model"
@@ -75,11 +84,21 @@ class Predictor:
         return self._relabeling.judged(samples)
 
     def __call__(self, samples: Samples) -> npt.NDArray[np.float32]:
-        """Predict logits, a value or its quantiles, ``float32[n, n_outputs]``; ``WrongShape`` for outputs of another shape."""
+        """Predict logits, a value or its quantiles, ``float32[n, n_outputs]``; ``WrongShape`` for outputs of another shape.
+
+        Without a label: the reconstruction, the embedding, or the logits of all tokens.
+        """
         if len(samples) == 0:
             return np.empty((0, self.n_outputs), dtype=np.float32)
         with self._fixed(), self._on_device(), torch.inference_mode():
             return to_numpy(self._outputs(self._inputs(samples), len(samples)))
+
+    def measures(self, samples: Samples) -> npt.NDArray[np.float32]:
+        """Compute what metrics are made of, ``float32[n, n_measures]``: outputs, or measures of the objective without labels."""
+        if self._objective is None or len(samples) == 0:
+            return self(samples) if self._objective is None else np.empty((0, self.n_measures), dtype=np.float32)
+        with self._fixed(), self._on_device(), torch.inference_mode():
+            return to_numpy(self._measured(self._prepared_inputs(self._features(samples)), samples.keys))
 
     def of_arrays(self, arrays: Arrays, keys: KeyArray) -> npt.NDArray[np.float32]:
         """Predict from the arrays that ``Features`` makes of at least one sample; the same bits as for the samples.
@@ -92,9 +111,11 @@ class Predictor:
     def tapped(self, samples: Samples, taps: Collection[str]) -> dict[str, npt.NDArray[np.float32]]:
         """Compute activations of at least one sample in one pass, ``float32[n, values]`` each.
 
-        Layers are ``OUTPUTS``, ``COLUMNS``, ``EMBEDDING`` and names of modules. ``ConfigError`` for a module that the model does
-        not have, or does not use.
+        Layers are ``OUTPUTS``, ``COLUMNS``, ``EMBEDDING``, ``MEASURES`` and names of modules. ``ConfigError`` for a module that
+        the model does not have, or does not use.
         """
+        if MEASURES in taps:
+            return self.tapped(samples, set(taps) - {MEASURES}) | {MEASURES: self.measures(samples)}
         source = self._features.parsing.source
         with (
             self._fixed(),
@@ -119,19 +140,32 @@ class Predictor:
         return self._inputs_of(self._features(samples), samples.keys)
 
     def _inputs_of(self, arrays: Arrays, keys: KeyArray) -> dict[str, Tensor]:
-        device = self._settings.device
-        if self._prepared is not None:
-            prepared = {name: torch.from_numpy(array) for name, array in self._prepared(arrays).items()}
-        else:
-            inputs = {name: torch.from_numpy(aligned(array)).to(device) for name, array in arrays.items()}
-            prepared = self._network.prepare(inputs)
+        prepared = self._prepared_inputs(arrays)
         if not self._transformed:
             return prepared
         host = {name: tensor.cpu() for name, tensor in prepared.items()}
-        return {name: tensor.to(device) for name, tensor in self._transformed(host, keys).items()}
+        return {name: tensor.to(self._settings.device) for name, tensor in self._transformed(host, keys).items()}
+
+    def _prepared_inputs(self, arrays: Arrays) -> dict[str, Tensor]:
+        """Standardise inputs, before the transforms."""
+        if self._prepared is not None:
+            return {name: torch.from_numpy(array) for name, array in self._prepared(arrays).items()}
+        inputs = {name: torch.from_numpy(aligned(array)).to(self._settings.device) for name, array in arrays.items()}
+        return self._network.prepare(inputs)
+
+    def _measured(self, prepared: dict[str, Tensor], keys: KeyArray) -> Tensor:
+        assert self._objective is not None and self._posing is not None  # noqa: S101 - for the type checker
+        posed, targets = self._posing({name: tensor.cpu() for name, tensor in prepared.items()}, keys)
+        inputs = {name: tensor.to(self._settings.device) for name, tensor in posed.items()}
+        targets = targets.to(self._settings.device)
+        with user_code(self._what):
+            return measured(self._objective, self._network.body, inputs, targets, self._features.layout, what=self._what)
 
     def _outputs(self, inputs: dict[str, Tensor], n_samples: int) -> Tensor:
         with user_code(self._what):
+            if self._objective is not None:
+                form, body = self._objective.answer, self._network.body
+                return answer(form, body, inputs, self._features.layout, n_samples, what=self._what)
             returned = call_body(self._network.body, inputs, self._features.layout)
             outputs = check_outputs(returned, (n_samples, self.n_outputs), what=self._what)
         return cast(Tensor, self._network.finished(outputs))
@@ -165,9 +199,10 @@ def build_predictor(
     settings = ComputeSettings(resolve_device(device, source=source, field="training.device"), threads, spec.deterministic)
     transforms = Transforms(spec, source, where)
     relabeling = Relabeling(spec.label_transform, architecture.get("label", architecture["task"]), source, spec.task)
-    n_outputs = int(architecture["n_outputs"])
+    seen = Layout.from_json(architecture["seen"]) if "seen" in architecture else layout
     parts: dict[str, Any] = {"settings": settings, "transforms": transforms, "relabeling": relabeling, "task": spec.task}
-    return Predictor(network, features, n_outputs, **parts)
+    objective = build_objective(spec, seen, source=source)
+    return Predictor(network, features, int(architecture["n_outputs"]), **parts, objective=objective)
 
 
 def _encoders(network: Network, source: str) -> Encoders:

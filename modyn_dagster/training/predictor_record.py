@@ -105,7 +105,7 @@ class PredictorRecord:
 
     @property
     def n_outputs(self) -> int:
-        """Outputs per sample: classes, quantiles, or 1."""
+        """Number of outputs that the model was built with: classes, quantiles, 1, or that of its loss without labels."""
         return int(self.architecture["n_outputs"])
 
     @property

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from modyn_dagster.cli import main
 from modyn_dagster.spec.load import load_project
 
-DATASET = {
+DATASET: dict[str, Any] = {
     "name": "numbers",
     "root": "../data",
     "format": {"kind": "csv"},
@@ -124,11 +124,79 @@ def test_a_pipeline_over_a_dataset_that_does_not_exist_is_reported(project: Path
     )
 
 
-def test_a_dataset_without_labels_cannot_be_trained_on(project: Path) -> None:
-    write(project / "datasets" / "numbers.yaml", {name: value for name, value in DATASET.items() if name != "label"})
+@pytest.mark.parametrize("label", [None, {"kind": "none"}])
+def test_without_labels_a_loss_that_compares_with_them_is_refused(project: Path, label: object) -> None:
+    content = {name: value for name, value in DATASET.items() if name != "label"}
+    write(project / "datasets" / "numbers.yaml", content if label is None else content | {"label": label})
     result = check()
     assert result.exit_code == 1
-    assert "pipeline hourly: dataset: has no label" in result.stderr
+    assert "pipeline hourly: training.loss: compares outputs with a label, and the dataset has none" in result.stderr
+
+
+_WITHOUT: Any = {
+    "training": {"model": {"name": "mlp"}, "loss": {"name": "reconstruction"}},
+    "evaluation": PIPELINE["evaluation"] | {"metrics": ["reconstruction_mse"]},
+}
+
+
+def without_labels(project: Path, block: dict[str, Any]) -> str:
+    """Check a pipeline of an autoencoder with other fields; its complaints."""
+    write(project / "datasets" / "numbers.yaml", DATASET | {"label": {"kind": "none"}})
+    write(project / "pipelines" / "hourly.yaml", PIPELINE | _WITHOUT | block)
+    return check().stderr
+
+
+def test_an_autoencoder_on_a_dataset_without_labels_passes(project: Path) -> None:
+    assert without_labels(project, {}) == ""
+
+
+@pytest.mark.parametrize(
+    ("block", "complaint"),
+    [
+        ({"selection": {"limit": 9, "strategy": {"kind": "balanced"}}}, "selection.strategy.kind: balances labels"),
+        ({"selection": {"strategy": {"kind": "gdumb", "n": 9}}}, "selection.strategy.kind: balances classes"),
+        ({"selection": {"strategy": {"kind": "clib", "n": 9}}}, "selection.strategy.kind: balances classes"),
+        ({"selection": {"strategy": {"kind": "gss", "n": 9}}}, "selection.strategy.kind: compares gradients or losses"),
+        ({"selection": {"strategy": {"kind": "mir", "n": 9, "k": 3}}}, "selection.strategy.kind: compares gradients or"),
+        (
+            {"selection": {"limit": 9, "strategy": {"kind": "similar_to_unlabelled"}}},
+            "selection.strategy.kind: compares samples with and without labels",
+        ),
+        (
+            {"trigger": {"kind": "performance", "decision": {"rule": "threshold", "value": 0.5}}},
+            "trigger.metric: the dataset has no label, and the task of training.loss is reconstruction: use reconstruction_mse",
+        ),
+        (
+            {"trigger": {"kind": "performance", "label_free": True, "decision": {"rule": "threshold", "value": 0.5}}},
+            "trigger.label_free: estimates metrics of classes",
+        ),
+        (
+            {"trigger": {"kind": "cost", "signal": "misclassifications", "regret_per_training_second": 1.0}},
+            "trigger.signal: counts wrong classes, and the dataset has no label; use latency",
+        ),
+        (
+            {"trigger": {"kind": "detector", "stream": "scores", "detector": {"name": "adwin"}}},
+            "trigger.detector.name: the dataset has no label, and the task of training.loss is reconstruction, which has neither",
+        ),
+        ({"label_delay": {"kind": "constant", "after": "1d"}}, "label_delay: delays labels"),
+        (
+            {"promotion": {"metric": "reconstruction_mse", "test": "block_bootstrap"}},
+            "promotion: tests candidates on samples whose labels come in",
+        ),
+        ({"evaluation": _WITHOUT["evaluation"] | {"maturity": "1d"}}, "evaluation.maturity: waits for labels"),
+        ({"evaluation": _WITHOUT["evaluation"] | {"metrics": ["accuracy"]}}, "evaluation.metrics: the dataset has no label"),
+        (
+            {"evaluation": _WITHOUT["evaluation"] | {"metrics": ["reconstruction_mse", "estimated_accuracy"]}},
+            "evaluation.metrics: estimates a metric of classes",
+        ),
+        (
+            {"training": {"model": {"name": "mlp"}, "loss": {"name": "nt_xent"}}},
+            "training.transforms: nt_xent compares two views of a sample",
+        ),
+    ],
+)
+def test_what_needs_a_label_is_refused_by_field_where_there_is_none(project: Path, block: dict[str, Any], complaint: str) -> None:
+    assert f"pipeline hourly: {complaint}" in without_labels(project, block)
 
 
 def test_a_hook_is_imported_too(project: Path) -> None:
@@ -466,7 +534,7 @@ def test_shards_that_cannot_be_are_refused(project: Path, strategy: dict[str, An
     ("label", "words"),
     [
         ({"from": {"source": "column"}}, "where labels come with their samples"),
-        (None, "dataset numbers has no labels"),
+        ({"kind": "none"}, "and the dataset has no label"),
         ({"arrives": "later", "n_classes": 2, "from": {"source": "column"}}, None),
     ],
 )

@@ -147,6 +147,29 @@ def trainer() -> Kind:
     )
 
 
+def _without_label(**fields: Any) -> Kind:
+    rng = _rng()
+    table = Table({"x": rng.normal(size=24), "y": rng.normal(size=24)})
+    return kind(table, model={"name": "mlp", "hidden": [4]}, **fields)
+
+
+def autoencoder() -> Kind:
+    return _without_label(task="reconstruction", loss={"name": "reconstruction"})
+
+
+def embedding() -> Kind:
+    views = [{"function": "tests.training.unlabelled_user_code:jittered", "when": "train"}]
+    return _without_label(task="contrastive", loss={"name": "nt_xent", "dimension": 3}, transforms=views)
+
+
+def language_model() -> Kind:
+    blobs = [" ".join(str(1 + (n + i) % 8) for i in range(2 + n % 3)).encode() for n in range(24)]
+    code = "tests.training.unlabelled_user_code"
+    parser = {"tokenizer": {"factory": f"{code}:Words", "length": 5}}
+    loss = {"name": "causal_tokens", "vocabulary": 10}
+    return kind(Table({}, blobs=blobs), task="tokens", parser=parser, loss=loss, model={"factory": f"{code}:Transformer"})
+
+
 KINDS: Final[Mapping[str, Callable[[], Kind]]] = {
     "numbers": numbers,
     "double": lambda: numbers(precision="64-true"),
@@ -160,4 +183,7 @@ KINDS: Final[Mapping[str, Callable[[], Kind]]] = {
     "own parser": own_parser,
     "transformed": transformed,
     "trainer": trainer,
+    "autoencoder": autoencoder,
+    "embedding": embedding,
+    "language model": language_model,
 }

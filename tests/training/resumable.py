@@ -46,6 +46,11 @@ RESUMABLE: Final[dict[str, dict[str, Any]]] = {
         ],
         "downsampling": _SET | {"policy": "loss"},
     },
+    "contrastive": {
+        "loss": {"name": "nt_xent", "dimension": 4},
+        "transforms": [{"function": "transforming_user_code:jitter", "when": "train"}],
+        "early_stopping": {"patience": 2},
+    },
     "restless": {"model": {"factory": "training_user_code:restless"}},
     "counting_loss": {"loss": {"factory": "training_user_code:fading_loss"}},
 }

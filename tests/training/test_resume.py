@@ -14,6 +14,7 @@ import pytest
 
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.reproducibility.randomness import rng_for
+from modyn_dagster.spec.learning.objectives import kind_of_objective
 from modyn_dagster.training import CheckpointFile, FastPath, Task, TrainedModel, TrainingProgress, train
 from tests.training.resumable import RESUMABLE, resumable
 from tests.training.table import FASTEST
@@ -37,7 +38,7 @@ def broken_off(name: str, path: Path, at: int, fast_path: FastPath = FASTEST, **
             raise Broken
 
     spec = resumable(name, **fields)
-    given: dict[str, Any] = {"task": Task("class"), "seed": 7, "threads": 1, "source": "p"}
+    given: dict[str, Any] = {"task": Task(kind_of_objective(spec.loss) or "class"), "seed": 7, "threads": 1, "source": "p"}
     calibrate = rows(40, 2).data() if spec.early_stopping is not None else None
     data = rows(150, 1).data(np.linspace(0.5, 2, 150), fast_path)
     with contextlib.suppress(Broken):

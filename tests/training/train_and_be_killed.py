@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from modyn_dagster.spec.learning.objectives import kind_of_objective
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import CheckpointFile, FastPath, Task, TrainedModel, TrainingProgress, train
 from tests.training.resumable import resumable
@@ -33,7 +34,7 @@ def trained(spec: TrainingSpec, path: Path | None, kill_at: int = 0, fast_path: 
     return train(
         spec,
         rows(150, 1).data(np.linspace(0.5, 2, 150), fast_path),
-        task=Task("class"),
+        task=Task(kind_of_objective(spec.loss) or "class"),
         seed=7,
         threads=1,
         source="p",

@@ -10,6 +10,7 @@ from modyn_dagster.evaluation.metrics.groups import Resamples
 from modyn_dagster.evaluation.metrics.losses import Float64
 from modyn_dagster.evaluation.metrics.registry import Metric, find_metric, labelled_samples, score_slice
 from modyn_dagster.reproducibility.randomness import rng_for
+from modyn_dagster.spec.evaluation import PAIRWISE
 
 #: Fewer defined resamples tell nothing about the tails.
 _FEWEST: Final = 20
@@ -90,11 +91,14 @@ def confidence_interval(
 ) -> ConfidenceInterval | None:
     """Wilson's interval for the accuracy, its top-k and that of one class, which are shares; the bootstrap's for other metrics.
 
-    None where the metric is undefined, and without ``resamples`` for all but shares. Arguments as in ``bootstrap``.
+    None where the metric is undefined, without ``resamples`` for all but shares, and for metrics that compare samples with each
+    other: a resample holds some of them twice. Arguments as in ``bootstrap``.
 
     >>> confidence_interval("accuracy", np.eye(2, dtype=np.float32), np.array([0, 1])).method
     'wilson'
     """
+    if metric in PAIRWISE:
+        return None
     if not is_share(metric):
         return bootstrap(metric, outputs, truth, level=level, resamples=resamples, seed=seed)
     samples, _ = labelled_samples(outputs, truth)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.spec.learning.tasks import MultiLabelTask, MultiOutputTask, OrdinalTask, QuantilesTask, TaskSpec
-from modyn_dagster.spec.training import TaskKind
+from modyn_dagster.spec.training import TaskKind, is_unlabelled
 
 Float64 = npt.NDArray[np.float64]
 
@@ -113,7 +113,12 @@ def sample_losses(
 
     Cross-entropy of classes, squared error of targets, ranked probability score of classes with an order, pinball loss of
     quantiles, mean squared error of several targets, mean cross-entropy of several labels.
+
+    Without labels, of the measures of the objective: the mean squared error of the reconstruction, the squared distance of the
+    two views on the unit sphere, or the mean cross-entropy of a text's predicted tokens.
     """
+    if is_unlabelled(kind):
+        return _losses_of_measures(outputs, kind)
     usable = reduce_columns(np.logical_and, np.isfinite(outputs))
     if truth.ndim > 1:
         usable &= np.isfinite(truth).all(axis=1)
@@ -141,3 +146,23 @@ def _losses(outputs: npt.NDArray[np.float32], truth: npt.NDArray[Any], kind: Tas
             logits = outputs.astype(np.float64)
             return np.asarray((np.logaddexp(0.0, logits) - logits * truth).mean(axis=1))
     return cross_entropy(outputs, truth) if kind == "class" else np.asarray(np.square(outputs[:, 0] - truth))
+
+
+def _losses_of_measures(measures: npt.NDArray[np.float32], kind: TaskKind) -> npt.NDArray[np.float32]:
+    if kind == "reconstruction":
+        return measures[:, 0].copy()
+    if kind == "tokens":
+        return np.asarray(measures[:, 0] / np.maximum(measures[:, 2], 1), np.float32)
+    return view_distances(measures).astype(np.float32)
+
+
+def view_distances(measures: npt.NDArray[np.float32]) -> Float64:
+    """Squared distances of the two views of samples on the unit sphere, ``float64[n]``, of ``float32[n, 2 * dimension]``."""
+    first, second = (unit_rows(view) for view in np.split(measures.astype(np.float64), 2, axis=1))
+    return np.asarray(np.square(first - second).sum(axis=1))
+
+
+def unit_rows(rows: Float64) -> Float64:
+    """Rows scaled to length 1; a row of zeros stays as it is."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1))

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from modyn_dagster.errors import ConfigError, ImportPathError
-from modyn_dagster.evaluation.metrics import classification, ranking, regression
+from modyn_dagster.evaluation.metrics import classification, ranking, regression, unlabelled
 from modyn_dagster.evaluation.metrics.evaluation_samples import (
     CellFailed,
     EvaluationSamples,
@@ -121,6 +121,14 @@ METRICS: Final[Mapping[str, Metric]] = {
     "label_f1_micro": Metric("multi_label", labels.label_f1_micro),
     "label_f1_macro": Metric("multi_label", labels.label_f1_macro),
     "interval_width": Metric("quantiles", quantiles.interval_width, quantiles.check_interval),
+    "reconstruction_mse": Metric("reconstruction", unlabelled.reconstruction_mse),
+    "reconstruction_mae": Metric("reconstruction", unlabelled.reconstruction_mae),
+    "nt_xent": Metric("contrastive", unlabelled.nt_xent, unlabelled.check_pairs),
+    "alignment": Metric("contrastive", unlabelled.alignment),
+    "uniformity": Metric("contrastive", unlabelled.uniformity, unlabelled.check_pairs),
+    "token_cross_entropy": Metric("tokens", unlabelled.token_cross_entropy, unlabelled.check_tokens),
+    "perplexity": Metric("tokens", unlabelled.perplexity, unlabelled.check_tokens),
+    "token_accuracy": Metric("tokens", unlabelled.token_accuracy, unlabelled.check_tokens),
 }
 #: Names of metrics in errors that need parameters.
 _SHOWN: Final = {"pinball": "pinball_q10_q90 (of the quantiles of the task)"}
@@ -244,11 +252,32 @@ def task_of_metric(name: str, label: TaskKind) -> TaskName:
 
 
 def rule_of_task(task: TaskName) -> str:
-    """Rule that names the metrics of a task."""
-    allowed = ", ".join(_SHOWN.get(name, name) for name, entry in METRICS.items() if entry.fits(task))
-    return (
-        f"the dataset's label is a {task}: use {allowed}" if task == TASKS[task].label else f"the task is {task}: use {allowed}"
-    )
+    """Rule that names the metrics of a task.
+
+    >>> rule_of_task("reconstruction")
+    'the dataset has no label, and the task of training.loss is reconstruction: use reconstruction_mse, reconstruction_mae'
+    """
+    return f"{task_in_words(task)}: use {', '.join(_SHOWN.get(name, name) for name in metrics_of(task))}"
+
+
+def metrics_of(task: TaskName) -> list[str]:
+    """Names of the metrics that fit a task.
+
+    >>> metrics_of("reconstruction")
+    ['reconstruction_mse', 'reconstruction_mae']
+    """
+    return [name for name, metric in METRICS.items() if metric.fits(task)]
+
+
+def task_in_words(task: TaskName) -> str:
+    """Describe a task for complaints.
+
+    >>> task_in_words("target"), task_in_words("ordinal")
+    ("the dataset's label is a target", 'the task is ordinal')
+    """
+    if TASKS[task].label is None:
+        return f"the dataset has no label, and the task of training.loss is {task}"
+    return f"the dataset's label is a {task}" if task == TASKS[task].label else f"the task is {task}"
 
 
 def _batched_values(metric: Metric, samples: EvaluationSamples, parts: Sequence[slice], min_samples: int) -> list[float | None]:

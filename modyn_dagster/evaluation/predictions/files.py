@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,18 +21,23 @@ from modyn_dagster.errors import CorruptFile, shortened
 from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.keys import KeyArray
+from modyn_dagster.spec.learning.objectives import UnlabelledKind
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.storage import atomic_write
 
 #: Bytes of a row beside its outputs, without bits that mark nulls.
 _ROW_BYTES: Final = 28
+#: Those of them that a row without a label lacks.
+_TRUTH_BYTES: Final = 8
 #: Bytes that Arrow reads of a file at most, beside its record batches: the footer, some of it twice.
 _MOST_METADATA: Final = 1 << 16
 T = TypeVar("T")
-_TRUTH: Final[dict[TaskKind, pa.Field]] = {
+_TRUTH: Final[dict[str, pa.Field]] = {
     "class": pa.field("label", pa.int64()),
     "target": pa.field("target", pa.float64()),
 }
+#: Key of the metadata that names the task of predictions without labels.
+_TASK: Final = b"task"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,8 @@ def write_predictions(
 
     Columns: ``key`` uint64, ``time`` timestamp[us, UTC], ``label`` int64 or ``target`` float64 (null: none), or ``targets``
     fixed_size_list<float64>[n_targets] (NaN: none) where the truth is several columns, ``outputs``
-    fixed_size_list<float32>[n_outputs], ``loss`` float32 (null: none). Raises ``WriteFailed`` when the write fails.
+    fixed_size_list<float32>[n_outputs], ``loss`` float32 (null: none). A task without labels has no column of truth, and its name
+    as ``task`` in the metadata of the schema. Raises ``WriteFailed`` when the write fails.
     """
     n_samples, first, last = 0, None, None
     schema = _schema(kind, n_outputs, n_targets)
@@ -115,7 +121,7 @@ class _PredictionFile:
         self._skeleton = Skeleton(content, is_stream=False)
         self._reader = open_arrow_file(self, self._skeleton)
         schema = self._reader.schema
-        self.kind: TaskKind = "class" if "label" in schema.names else "target"
+        self.kind = _kind_of(schema)
         outputs = next((field.type for field in schema if field.name == "outputs"), None)
         self.n_outputs = outputs.list_size if isinstance(outputs, pa.FixedSizeListType) else 0
         targets = next((field.type for field in schema if field.name == "targets"), None)
@@ -135,7 +141,9 @@ class _PredictionFile:
         return table
 
     def truth_of(self, table: pa.Table) -> npt.NDArray[Any]:
-        """Truth of all rows: -1 or NaN where there is none."""
+        """Truth of all rows: -1 or NaN where there is none, zeros for a task without labels."""
+        if self.kind not in _TRUTH:
+            return np.zeros(len(table))
         if self._n_targets:
             return np.asarray(pc.list_flatten(table["targets"]).to_numpy().reshape(-1, self._n_targets))
         missing = -1 if self.kind == "class" else float("nan")
@@ -143,7 +151,9 @@ class _PredictionFile:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         skeleton, schema = self._skeleton, self._reader.schema
-        row_bytes, room = _ROW_BYTES + 4 * self.n_outputs + 8 * max(0, self._n_targets - 1), skeleton.size()
+        row_bytes = _ROW_BYTES + 4 * self.n_outputs + 8 * max(0, self._n_targets - 1)
+        row_bytes -= 0 if self.kind in _TRUTH else _TRUTH_BYTES
+        room = skeleton.size()
         for i in range(self._reader.num_record_batches):
             batch = self._reader.get_batch(i)
             room -= batch.num_rows * row_bytes
@@ -159,18 +169,26 @@ class _PredictionFile:
 
 
 def _schema(kind: TaskKind, n_outputs: int, n_targets: int) -> pa.Schema:
-    truth = _TRUTH[kind]
+    truth = [_TRUTH[kind]] if kind in _TRUTH else []
     if n_targets:
-        truth = pa.field("targets", pa.list_(pa.field("item", pa.float64(), nullable=False), n_targets), nullable=False)
+        truth = [pa.field("targets", pa.list_(pa.field("item", pa.float64(), nullable=False), n_targets), nullable=False)]
     return pa.schema(
         [
             pa.field("key", pa.uint64(), nullable=False),
             pa.field("time", pa.timestamp("us", tz="UTC"), nullable=False),
-            truth,
+            *truth,
             pa.field("outputs", pa.list_(pa.field("item", pa.float32(), nullable=False), n_outputs), nullable=False),
             pa.field("loss", pa.float32()),
-        ]
+        ],
+        None if kind in _TRUTH else {_TASK: kind.encode()},
     )
+
+
+def _kind_of(schema: pa.Schema) -> TaskKind:
+    """Task of a file. One that names none that is known counts as ``target``, whose column it then lacks."""
+    named = (schema.metadata or {}).get(_TASK, b"").decode("utf-8", "replace")
+    unlabelled: tuple[UnlabelledKind, ...] = get_args(UnlabelledKind)
+    return next((kind for kind in unlabelled if kind == named), "class" if "label" in schema.names else "target")
 
 
 def _record_batch(part: Predictions, schema: pa.Schema) -> pa.RecordBatch:
@@ -178,7 +196,7 @@ def _record_batch(part: Predictions, schema: pa.Schema) -> pa.RecordBatch:
     columns = [
         pa.array(part.keys, schema.field("key").type),
         pa.array(part.times, schema.field("time").type),
-        _truth_array(part, schema),
+        *([_truth_array(part, schema)] if part.kind in _TRUTH else []),
         pa.FixedSizeListArray.from_arrays(pa.array(part.outputs.reshape(-1), outputs.value_type), type=outputs),
         pa.array(part.losses, schema.field("loss").type, mask=np.isnan(part.losses)),
     ]

@@ -24,12 +24,12 @@ class Predictions:
     """Outputs of one model, one row per sample.
 
     Attributes:
-        kind: task, class or target.
+        kind: task: class, target, or that of a loss without labels.
         keys: ``uint64[n]``.
         times: ``datetime64[us][n]``, UTC.
         truth: classes ``int64[n]``, -1 for samples without a label, or targets ``float64[n]``, NaN for samples without one;
-            of several columns ``float64[n, columns]``.
-        outputs: ``float32[n, k]``: logits, or the predicted target.
+            of several columns ``float64[n, columns]``; zeros for a task without labels.
+        outputs: ``float32[n, k]``: logits, the predicted target, or the measures of a task without labels.
         losses: by ``sample_losses``, ``float32[n]``; NaN without truth.
     """
 

@@ -61,7 +61,7 @@ def answer_performance(context: MeasurementContext, need: PerformanceNeed) -> Me
         values, estimated = _estimated(need, calibrating, samples)
         details |= estimated
     else:
-        values, reason = _scored(need, samples)
+        values, reason = _scored(need, samples, context.judged_tap)
         details |= {"undefined": reason} if reason else {}
     if context.view.label_position is not None and not once:
         known = 0 if samples.truth is None else np.count_nonzero(is_labelled(samples.truth))
@@ -71,11 +71,11 @@ def answer_performance(context: MeasurementContext, need: PerformanceNeed) -> Me
     return Measured(values, details)
 
 
-def _scored(need: PerformanceNeed, samples: WindowValues) -> tuple[dict[str, float | None], str | None]:
+def _scored(need: PerformanceNeed, samples: WindowValues, tap: str) -> tuple[dict[str, float | None], str | None]:
     if samples.truth is None:
         return {need.metric: None, "n_samples": 0.0}, "no samples"
     # The metric name was validated before the run.
-    result = score(need.metric, samples.taps[OUTPUTS], samples.truth)
+    result = score(need.metric, samples.taps[tap], samples.truth)
     return {need.metric: result.value, "n_samples": float(result.n)}, result.undefined
 
 

@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from modyn_dagster.data.windows.newly_labelled import label_steps
 from modyn_dagster.evaluation.metrics.calibration import confidences
-from modyn_dagster.evaluation.metrics.losses import pinball_losses
+from modyn_dagster.evaluation.metrics.losses import pinball_losses, sample_losses
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.pipeline.measure.feature_extractor import WindowValues
 from modyn_dagster.pipeline.measure.measurement_context import MeasurementContext, window_details
+from modyn_dagster.spec.training import is_unlabelled
 from modyn_dagster.spec.triggers.detector import CustomDetectorSpec
-from modyn_dagster.training.data import OUTPUTS
 from modyn_dagster.triggering import DetectorNeed, Measured
 from modyn_dagster.triggering.policy import State
 from modyn_dagster.values.digest import bytes_digest
@@ -100,7 +100,7 @@ def _in_turn(context: MeasurementContext, need: DetectorNeed, stretch: KeyRange)
 
 def _values(context: MeasurementContext, need: DetectorNeed, samples: WindowValues) -> npt.NDArray[np.float64]:
     """Return the input of the detector, ``float64[m]``; samples without finite outputs, or without a label, give none."""
-    outputs, truth = samples.taps[OUTPUTS], samples.truth
+    outputs, truth = samples.taps[context.judged_tap], samples.truth
     if len(samples.keys) == 0 or (truth is None and need.stream == "errors"):
         return np.empty(0)
     finite = np.isfinite(outputs).all(axis=1)
@@ -109,6 +109,8 @@ def _values(context: MeasurementContext, need: DetectorNeed, samples: WindowValu
     if context.is_class:
         usable = finite & (truth >= 0)
         return np.asarray(outputs[usable].argmax(axis=1) != truth[usable], np.float64)
+    if is_unlabelled(context.kind):
+        return sample_losses(outputs[finite], truth[finite], context.kind).astype(np.float64)
     usable = finite & np.isfinite(truth)
     if context.quantiles:
         return pinball_losses(outputs[usable], truth[usable], context.quantiles)

@@ -16,8 +16,9 @@ from modyn_dagster.data.windows.label_windows import labelled_keys, recorded_win
 from modyn_dagster.data.windows.newly_labelled import newly_labelled
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.pipeline.measure.feature_extractor import FeatureExtractor, WindowValues
+from modyn_dagster.spec.training import TaskKind, is_unlabelled
 from modyn_dagster.spec.triggers.drift import FeaturesSpec
-from modyn_dagster.training.data import COLUMNS, EMBEDDING, OUTPUTS
+from modyn_dagster.training.data import COLUMNS, EMBEDDING, MEASURES, OUTPUTS
 from modyn_dagster.triggering import DriftNeed
 from modyn_dagster.triggering.measurement import Need
 
@@ -89,9 +90,20 @@ class MeasurementContext:
         return KeyRange(max(window.after, self.model.key), window.until)
 
     @property
+    def kind(self) -> TaskKind:
+        """Kind of the model's task."""
+        kind: TaskKind = self.model.architecture["task"]
+        return kind
+
+    @property
+    def judged_tap(self) -> str:
+        """Tap that metrics are computed from: the outputs, or the measures of a model without labels."""
+        return judged_tap(self.kind)
+
+    @property
     def is_class(self) -> bool:
         """True for a model of classes, false for a model of a target."""
-        return bool(self.model.architecture["task"] == "class")
+        return self.kind == "class"
 
     @property
     def quantiles(self) -> Sequence[float]:
@@ -107,9 +119,14 @@ def tap_of(features: FeaturesSpec) -> str:
     return _TAPS[features.of]
 
 
-def taps_of(need: Need) -> frozenset[str]:
-    """Return the taps that a need requires."""
-    return frozenset({tap_of(need.features) if isinstance(need, DriftNeed) else OUTPUTS})
+def taps_of(need: Need, kind: TaskKind) -> frozenset[str]:
+    """Return the taps that a need requires of a model for a kind of task."""
+    return frozenset({tap_of(need.features) if isinstance(need, DriftNeed) else judged_tap(kind)})
+
+
+def judged_tap(kind: TaskKind) -> str:
+    """Return the tap that metrics of a kind of task are computed from."""
+    return MEASURES if is_unlabelled(kind) else OUTPUTS
 
 
 def window_details(window: KeyRange, n_samples: int) -> dict[str, Any]:

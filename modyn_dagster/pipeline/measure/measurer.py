@@ -88,7 +88,7 @@ class Measurer:
         # Labels that arrived after the point count for no decision at it.
         view = view.up_to(ordinal_of(point))
         model, extractor = self._live(run, view)
-        taps = frozenset().union(*(taps_of(need) for need in needs.values()))
+        taps = frozenset().union(*(taps_of(need, model.architecture["task"]) for need in needs.values()))
         details_at = partial(recorded_details, self._platform, run, model.hash)
         known = (self._trained_at, self._detectors, details_at, self._training_set)
         context = MeasurementContext(run, point, view, model, extractor, taps, *known)

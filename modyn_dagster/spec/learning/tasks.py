@@ -14,9 +14,10 @@ from pydantic import Field, model_validator
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.learning.downsampling import CLASSES_ONLY
 from modyn_dagster.spec.learning.features import require_no_repeats
+from modyn_dagster.spec.learning.objectives import UnlabelledKind
 
 LossName = Literal["cross_entropy", "mse", "l1", "ranked_probability", "pinball", "binary_cross_entropy"]
-TaskName = Literal["class", "target", "ordinal", "quantiles", "multi_output", "multi_label"]
+TaskName = Literal["class", "target", "ordinal", "quantiles", "multi_output", "multi_label", UnlabelledKind]
 
 #: Decimals of a quantile, which names of metrics repeat.
 _DECIMALS: Final = 6
@@ -91,15 +92,15 @@ class TaskMeaning:
     """Meaning of a task.
 
     Attributes:
-        label: kind of label that it learns, after the label transform.
-        truth: kind of what outputs are compared with: classes, or numbers.
-        losses: names of the built-in losses, the default first.
+        label: kind of label that it learns, after the label transform; None where it reads no label.
+        truth: kind of what outputs are compared with: classes, numbers, or what a loss without labels makes of the inputs.
+        losses: names of the built-in losses, the default first; those without labels have specs of their own.
         metrics: tasks whose metrics fit.
         refused_downsampling: policies that do not fit, each with the reason.
     """
 
-    label: Literal["class", "target"]
-    truth: Literal["class", "target"]
+    label: Literal["class", "target"] | None
+    truth: Literal["class", "target", UnlabelledKind]
     losses: tuple[LossName, ...]
     metrics: tuple[TaskName, ...]
     refused_downsampling: Mapping[str, str]
@@ -116,6 +117,9 @@ TASKS: Final[Mapping[TaskName, TaskMeaning]] = {
     "quantiles": TaskMeaning("target", "target", ("pinball",), ("quantiles",), _NO_CLASSES),
     "multi_output": TaskMeaning("target", "target", ("mse", "l1"), ("target", "multi_output"), _NO_CLASSES),
     "multi_label": TaskMeaning("class", "target", ("binary_cross_entropy",), ("multi_label",), _NO_CLASSES),
+    "reconstruction": TaskMeaning(None, "reconstruction", (), ("reconstruction",), _NO_CLASSES),
+    "contrastive": TaskMeaning(None, "contrastive", (), ("contrastive",), _NO_CLASSES),
+    "tokens": TaskMeaning(None, "tokens", (), ("tokens",), _NO_CLASSES),
 }
 
 
@@ -128,8 +132,8 @@ def truth_columns(task: TaskSpec | None) -> tuple[str, ...]:
     return tuple(task.columns) if isinstance(task, SeveralColumns) else ()
 
 
-def task_name(task: TaskSpec | None, label: Literal["class", "target"]) -> TaskName:
-    """Name of a task: that of its spec, or else the kind of label.
+def task_name(task: TaskSpec | None, label: Literal["class", "target", UnlabelledKind]) -> TaskName:
+    """Name of a task: that of its spec, or else the kind of label, or of learning without one.
 
     >>> task_name(None, "target"), task_name(OrdinalTask(kind="ordinal"), "class")
     ('target', 'ordinal')

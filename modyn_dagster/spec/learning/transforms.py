@@ -1,7 +1,7 @@
 """Specs of transforms of a model's inputs and of labels, between reading and training."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
 
@@ -86,6 +86,9 @@ def _kind_of(content: object) -> str:
     return next((name.capitalize() for name in ("groups", "positive", "above") if name in named), "Function")
 
 
+#: Kind of a task.
+Kind = TypeVar("Kind", bound=str)
+
 #: ``{groups: ...}``, ``{positive: ...}``, ``{above: ...}`` or ``{function: ...}``.
 LabelTransform = Annotated[
     Annotated[GroupedLabels, Tag("Groups")]
@@ -96,7 +99,7 @@ LabelTransform = Annotated[
 ]
 
 
-def kind_after(spec: LabelTransform | None, kind: Literal["class", "target"]) -> Literal["class", "target"]:
+def kind_after(spec: LabelTransform | None, kind: Kind) -> Kind | Literal["class", "target"]:
     """Kind of label after a transform."""
     if spec is None:
         return kind

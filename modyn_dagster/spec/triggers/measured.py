@@ -27,7 +27,7 @@ P_VALUE_TESTS: Final = frozenset(
         *("chisquare", "fisher_exact", "g_test", "TVD", "z"),
     }
 )
-_SIGNED_PERFORMANCE: Final = frozenset({"r2", "quadratic_kappa"})
+_SIGNED_PERFORMANCE: Final = frozenset({"r2", "quadratic_kappa", "uniformity"})
 _RELATIVE: Final = "decision.relative: divides by the mean, and {} can be zero or below; give an absolute deviation"
 
 

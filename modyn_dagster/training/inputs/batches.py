@@ -1,6 +1,6 @@
 """Batches of an epoch: the samples of every step as tensors on the device."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -22,6 +22,8 @@ from modyn_dagster.training.inputs.in_memory import InMemory, Positions
 from modyn_dagster.training.inputs.reading import EpochOrder, LoadedBatch
 from modyn_dagster.training.memory import aligned, empty_aligned
 from modyn_dagster.training.models.network import Network, Tensors
+from modyn_dagster.training.objectives.objective import Objective
+from modyn_dagster.training.objectives.posing import Posing
 from modyn_dagster.training.telemetry import Stopwatch
 from modyn_dagster.training.transforms.chain import Pass
 from modyn_dagster.training.transforms.labels import targets_of
@@ -53,7 +55,8 @@ class Sharing(Protocol):
 class Batches:
     """Batches of a training set, from memory or from its reader with the same result.
 
-    With ``sharing``, a batch has the share of one rank, and knows keys, targets and weights of the others.
+    With ``sharing``, a batch has the share of one rank, and knows keys, targets and weights of the others. With an
+    ``objective``, the targets are its own.
     """
 
     def __init__(
@@ -65,8 +68,9 @@ class Batches:
         device: torch.device | str = "cpu",
         watch: Stopwatch | None = None,
         sharing: Sharing | None = None,
+        objective: Objective | None = None,
     ) -> None:
-        self._reading, self._n_outputs, self._sharing = statistics.reading, n_outputs, sharing
+        self._reading, self._n_outputs, self._sharing, self._objective = statistics.reading, n_outputs, sharing, objective
         device = torch.device(device)
         pin = device.type == "cuda" and statistics.reading.data.fast_path.pin is not False
         self._copy = None if device.type == "cpu" else DeviceCopy(device, pin=pin, watch=watch)
@@ -88,17 +92,16 @@ class Batches:
 
         ``start`` is the number of the first batch, for a resumed epoch. ``evaluate`` applies the transforms of evaluation.
         """
-        transforms, fast_path = self._reading.transforms, self._reading.data.fast_path
-        prefetched, inline = (transforms.evaluation() if evaluate else transforms.training(seed, epoch)).split()
+        fast_path = self._reading.data.fast_path
+        prefetched, inline = self._changes(seed, epoch, evaluate=evaluate)
         if self._cached is None:
             batches = self._read(spec, seed, epoch, subset, start, prefetched)
         else:
             batches = self._from_memory(spec, seed, epoch, subset, start)
-            if prefetched:
-                work = partial(_transformed, prefetched)
-                batches = map_ahead(work, batches, threads=fast_path.threads, prefetch=fast_path.prefetch)
-        if inline:
-            batches = (_transformed(inline, batch) for batch in batches)
+            if prefetched is not None:
+                batches = map_ahead(prefetched, batches, threads=fast_path.threads, prefetch=fast_path.prefetch)
+        if inline is not None:
+            batches = map(inline, batches)
         # On a CPU, batches are tensors already.
         moved = batches if self._copy is None else self._copy(batches)
         if self._sharing is not None:
@@ -106,15 +109,26 @@ class Batches:
             moved = map(self._sharing.complete, moved, batch_sizes(n, spec)[start:])
         return moved if subset is None or subset.pool_weight is None else scaled_to_pool(moved, subset)
 
+    def _changes(self, seed: int, epoch: int, *, evaluate: bool) -> tuple["Change | None", "Change | None"]:
+        """Return the changes of batches that any thread may make, and those that need the training thread."""
+        transforms, objective = self._reading.transforms, self._objective
+        if objective is not None:
+            posing = Posing.evaluation(objective, transforms) if evaluate else Posing.training(objective, transforms, seed, epoch)
+            change = partial(_posed, posing)
+            return (None, change) if posing.beside else (change, None)
+        passes = (transforms.evaluation() if evaluate else transforms.training(seed, epoch)).split()
+        prefetched, inline = (partial(_transformed, passing) if passing else None for passing in passes)
+        return prefetched, inline
+
     def _read(
-        self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int, passing: Pass
+        self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int, change: "Change | None"
     ) -> Iterator[Batch]:
         walk = EpochOrder(spec.batch_size, spec.shuffle, spec.block_size, seed, epoch, spec.drop_last, start, self._part)
         reading = self._reading
         if subset is not None:
             keys, _ = reading.data.chosen.take(subset.positions)
             reading = replace(reading, data=replace(reading.data, chosen=TrainingSet.of(keys, subset.weights)))
-        return reading(walk, lambda loaded: _transformed(passing, self._of(loaded)))
+        return reading(walk, lambda loaded: self._of(loaded) if change is None else change(self._of(loaded)))
 
     def _from_memory(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int) -> Iterator[Batch]:
         assert self._cached is not None  # noqa: S101 - for the type checker
@@ -159,9 +173,17 @@ def _batch(keys: KeyArray, weights: npt.NDArray[np.float32], inputs: Tensors, ta
     return Batch(tensor_of(keys), inputs, targets, torch.from_numpy(aligned(weights)), weight)
 
 
+#: Change of a batch before it is moved to the device.
+Change = Callable[[Batch], Batch]
+
+
+def _posed(posing: Posing, batch: Batch) -> Batch:
+    own = {name: tensor.data for name, tensor in batch.inputs.items()}
+    inputs, targets = posing(own, batch.keys.numpy().view(np.uint64))
+    return replace(batch, inputs=inputs, targets=targets)
+
+
 def _transformed(passing: Pass, batch: Batch) -> Batch:
-    if not passing:
-        return batch
     # Batches from memory are views of one block with a common version counter of autograd: a transform that changes the next
     # batch in place must not look like a change of the current one.
     own = {name: tensor.data for name, tensor in batch.inputs.items()}

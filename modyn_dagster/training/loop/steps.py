@@ -21,6 +21,8 @@ from modyn_dagster.training.loop.schedulers import Scheduler, TrainingLength
 from modyn_dagster.training.loop.step_state import StepState
 from modyn_dagster.training.models.losses import build_loss, weighted_mean
 from modyn_dagster.training.models.network import Network, SampleLoss, call_body, check_outputs
+from modyn_dagster.training.objectives.answering import answer
+from modyn_dagster.training.objectives.objective import Objective
 from modyn_dagster.training.team.sharding import local
 from modyn_dagster.training.team.shares import Shares
 from modyn_dagster.training.telemetry import Stopwatch
@@ -39,6 +41,7 @@ class Steps:
         fabric: device and precision.
         reading: reading of the training set, with the kind of task and the source for errors.
         n_outputs: outputs of the model.
+        objective: makes the loss where the dataset has no label; otherwise None.
         shares: division of the batches among ranks; None for one process.
     """
 
@@ -49,12 +52,13 @@ class Steps:
         fabric: "Fabric",
         reading: Reading,
         n_outputs: int,
+        objective: Objective | None = None,
         shares: Shares | None = None,
     ) -> None:
-        self._spec, self._network, self._shares = spec, network, shares
-        self._source, self._n_outputs = reading.source, n_outputs
+        self._spec, self._network, self._shares, self._objective = spec, network, shares, objective
+        self._source, self._n_outputs = reading.source, n_outputs if objective is None else objective.form.width
         self._layout = reading.features.layout
-        self._loss: SampleLoss = build_loss(spec, reading.kind, source=reading.source)
+        self._loss: SampleLoss = build_loss(spec, reading.kind, source=reading.source) if objective is None else objective.loss
         self._scaler = getattr(fabric.strategy.precision, "scaler", None)
         if isinstance(self._loss, nn.Module):
             # Weights of classes and the like, in a loss of user code.
@@ -190,6 +194,8 @@ class Steps:
         model = f"{self._source}: training.model: the model"
         # What a model makes in its forward pass is double too.
         with user_code(model), self._precision.forward_context() if self._double else nullcontext():
+            if self._objective is not None:
+                return answer(self._objective.form, self._model, batch.inputs, self._layout, len(batch.weights), what=model)
             returned = call_body(self._model, batch.inputs, self._layout)
             return check_outputs(returned, (len(batch.weights), self._n_outputs), what=model)
 

@@ -31,6 +31,7 @@ from modyn_dagster.training.loop.initial_weights import initial_network, n_outpu
 from modyn_dagster.training.loop.sampling import sampling_of
 from modyn_dagster.training.loop.steps import Steps
 from modyn_dagster.training.module import architecture_of
+from modyn_dagster.training.objectives.build import build_objective
 from modyn_dagster.training.parsing.parser import Parsing
 from modyn_dagster.training.team.shares import Shares
 from modyn_dagster.training.team.team import Team
@@ -98,13 +99,14 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
         dataset_task, task = task, relabeling.task(task)
         division = Division.of(spec, data, task, seed=seed, source=source)
         statistics = measure_dataset(spec, division.data, task, parsing, relabeling, previous)
-        n_outputs = n_outputs_of(spec, task, statistics, previous)
+        objective = build_objective(spec, statistics.seen, source=source)
+        n_outputs = n_outputs_of(spec, task, statistics, previous) if objective is None else objective.n_outputs
         network = initial_network(spec, statistics, n_outputs, previous, initial, source)
         begin_alike(spec, network, shares, source=source)
-        place: dict[str, Any] = {"device": fabric.device, "sharing": shares}
+        place: dict[str, Any] = {"device": fabric.device, "sharing": shares, "objective": objective}
         batches = Batches(statistics, network, n_outputs, watch=watch, **place)
         others = [_side_batches(part, statistics, network, n_outputs, place) for part in (division.aside, calibrate)]
-        steps = Steps(spec, network, fabric, statistics.reading, n_outputs, shares)
+        steps = Steps(spec, network, fabric, statistics.reading, n_outputs, objective, shares)
         if previous is not None and spec.carry_optimizer:
             steps.take_over_states(previous.optimizers)
         judge = replace(dataset_task, n_classes=n_outputs)
@@ -127,7 +129,13 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
     return TrainedModel(
         state_dict=weights,
         architecture=architecture_of(
-            spec, statistics.reading.features.layout, n_outputs, task.kind, given=dataset_task.kind, seen=statistics.seen
+            spec,
+            statistics.reading.features.layout,
+            n_outputs,
+            task.kind,
+            given=dataset_task.kind,
+            seen=statistics.seen,
+            n_measures=None if objective is None else objective.n_measures,
         ),
         losses=epochs.curve.epochs,
         curve=epochs.curve.points,

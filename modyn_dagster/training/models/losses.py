@@ -86,10 +86,11 @@ def pinball(levels: Sequence[float]) -> SampleLoss:
 
 def build_loss(spec: TrainingSpec, kind: TaskKind, *, source: str) -> SampleLoss:
     """The loss of a spec; a custom one is ``factory(**config)`` and must be callable."""
-    if not isinstance(spec.loss, CustomSpec):
+    if spec.loss is None or isinstance(spec.loss, str):
         if isinstance(spec.task, QuantilesTask):
             return pinball(spec.task.quantiles)
         return LOSSES[spec.loss or TASKS[task_name(spec.task, kind)].losses[0]]
+    assert isinstance(spec.loss, CustomSpec)  # noqa: S101 - objectives are losses themselves
     what = "a callable (outputs, targets) -> losses"
     block, field = spec.loss, "training.loss"
     loss: SampleLoss = made_by_factory(block.factory, block.config, what=what, source=source, field=field)

@@ -147,7 +147,7 @@ def _build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str) ->
     return body
 
 
-#: ``(outputs [B, n_outputs], targets [B]) -> losses [B]``; targets are int64 classes or float32 values.
+#: ``(outputs [B, n_outputs], targets [B]) -> losses [B]``; targets are int64 classes or float32 values, or those of an objective.
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
 
 

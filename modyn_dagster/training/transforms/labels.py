@@ -21,7 +21,7 @@ from modyn_dagster.spec.learning.transforms import (
     ThresholdLabels,
     kind_after,
 )
-from modyn_dagster.spec.training import TaskKind, TrainingSpec
+from modyn_dagster.spec.training import TaskKind, TrainingSpec, is_unlabelled
 from modyn_dagster.training.data import Task
 from modyn_dagster.training.parsing.function import reason_of
 
@@ -29,12 +29,14 @@ Truth = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 
 def truth_of(samples: Samples, kind: TaskKind, *, source: str) -> Truth:
-    """Labels or targets of samples; ``TrainingError`` names the first key that has none."""
+    """Labels or targets of samples; ``TrainingError`` names the first key that has none. Zeros for a task without a label."""
     return checked_truth(samples.labels if kind == "class" else samples.targets, samples.keys, kind, source=source)
 
 
 def checked_truth(truth: Truth | None, keys: KeyArray, kind: TaskKind, *, source: str) -> Truth:
-    """Labels or targets of some keys, none of them missing."""
+    """Labels or targets of some keys, none of them missing; zeros for a task without a label."""
+    if is_unlabelled(kind):
+        return np.zeros(len(keys))
     if truth is None:
         raise ConfigError(source, "training", kind, "the dataset has no such label to learn")
     missing = truth < 0 if kind == "class" else ~np.isfinite(truth).all(axis=tuple(range(1, truth.ndim)))
@@ -45,8 +47,11 @@ def checked_truth(truth: Truth | None, keys: KeyArray, kind: TaskKind, *, source
 
 
 def targets_of(truth: Truth, keys: KeyArray, kind: TaskKind, n_outputs: int, *, source: str) -> npt.NDArray[Any]:
-    """``int64[n]`` classes below ``n_outputs``, or targets ``float32[n]``, of several columns ``float32[n, columns]``."""
-    if kind == "target":
+    """``int64[n]`` classes below ``n_outputs``, or targets ``float32[n]``, of several columns ``float32[n, columns]``.
+
+    An objective without labels replaces targets by its own.
+    """
+    if kind != "class":
         return truth.astype(np.float32)
     outside = truth >= n_outputs
     if outside.any():
@@ -104,7 +109,12 @@ class Relabeling:
         return found
 
     def judged(self, samples: Samples) -> Samples:
-        """Transform labels for evaluation: missing ones stay missing, a label in no group becomes a class no model knows."""
+        """Transform labels for evaluation: missing ones stay missing, a label in no group becomes a class no model knows.
+
+        A task without a label has zeros as targets, so that no sample is without.
+        """
+        if is_unlabelled(self.given):
+            return replace(samples, labels=None, targets=np.zeros(len(samples)))
         if self.columns:
             return replace(samples, labels=None, targets=self.together(samples))
         truth = samples.labels if self.given == "class" else samples.targets

@@ -38,6 +38,7 @@ _SGD: Final = {"name": "sgd", "lr": 0.1, "momentum": 0.9}
 _DOUBLE: Final[dict[str, Any]] = {"precision": "64-true"}
 _DROPOUT: Final[dict[str, Any]] = {"model": _MLP | {"dropout": 0.4}}
 _INSIDE: Final[dict[str, Any]] = {"model": {"factory": f"{_CODE}:Attentive"}}
+_VIEWS: Final = [{"function": f"{_CODE}:jitter", "when": "train"}]
 #: Trainings whose parameters depend on the number of ranks by rounding alone.
 CLOSE: Final[dict[str, Case]] = {
     "sgd_double": close_case(optimizer=_SGD, **_DOUBLE),
@@ -80,8 +81,20 @@ CLOSE: Final[dict[str, Case]] = {
     "dropout_of_distilbert": close_case(model={"factory": f"{_CODE}:Worded"}, optimizer=_SGD, **_DOUBLE),
     "transforms_that_draw": close_case(transforms=[{"function": f"{_CODE}:jitter", "when": "train"}], **_DOUBLE),
 }
+CLOSE["reconstruction"] = close_case(loss={"name": "reconstruction"}, optimizer=_SGD, **_DOUBLE)
+CLOSE["nt_xent"] = close_case(
+    n=131, loss={"name": "nt_xent", "dimension": 4}, transforms=_VIEWS, optimizer=_SGD, early_stopping={}, **_DOUBLE
+)
+CLOSE["nt_xent_and_batch_norm"] = close_case(
+    loss={"name": "nt_xent", "dimension": 4},
+    transforms=_VIEWS,
+    model={"factory": f"{_CODE}:batch_normed"},
+    optimizer=_SGD,
+    **_DOUBLE,
+)
 #: Trainings in three ranks.
 _IN_THREE: Final = (
+    "nt_xent",
     "dropout",
     "dropout_and_uneven_shares",
     "dropout_and_a_rank_without_samples",
@@ -157,6 +170,7 @@ QUICK: Final = frozenset(
         ("close", "a_rank_without_samples"),
         ("close", "dropout_and_a_choice_back_to_front"),
         ("close", "dropout_inside"),
+        ("close", "nt_xent"),
         *(("divided", name) for name in DIVIDED),
         ("tied", "margin"),
         ("resumed", "average_and_clipping"),

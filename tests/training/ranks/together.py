@@ -17,6 +17,7 @@ from torch import Tensor
 from modyn_dagster.distributed.processes.group import LocalGroup
 from modyn_dagster.distributed.protocols import Rank, Resources
 from modyn_dagster.errors import ModynError
+from modyn_dagster.spec.learning.objectives import kind_of_objective
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import CheckpointFile, FastPath, Task, TrainedModel, TrainingProgress, train
 from modyn_dagster.training.inputs.batch import Batch
@@ -102,7 +103,12 @@ def run(case: Case, **options: Any) -> Ended:
         if progress.step == case.stop:
             raise Broken
 
-    given: dict[str, Any] = {"task": Task("class"), "seed": 7, "threads": 1, "source": "pipeline p"}
+    given: dict[str, Any] = {
+        "task": Task(kind_of_objective(case.spec.loss) or "class"),
+        "seed": 7,
+        "threads": 1,
+        "source": "pipeline p",
+    }
     data = rows(case.n, 1).data(np.linspace(0.5, 2, case.n), FastPath(cache_bytes=case.cache_bytes))
     calibrate = rows(40, 2).data() if case.spec.early_stopping is not None else None
     file = None if case.checkpoint is None else CheckpointFile(case.checkpoint)

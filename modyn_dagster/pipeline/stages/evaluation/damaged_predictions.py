@@ -118,7 +118,7 @@ def _predicted_again(context: TriggerContext, model: ModelRow, data: EvaluationS
         remedy = "; `modyn-dagster repair` makes it again where it can"
         raise CorruptFile(error.path, error.expected, error.found + remedy) from error
     with closing(predictor):
-        kind, n_outputs, n_targets = predictor.kind, predictor.n_outputs, predictor.n_targets
+        kind, n_outputs, n_targets = predictor.kind, predictor.n_measures, predictor.n_targets
         parts = list(predicted_blocks(predictor, data, stretch))
     try:
         if form_of(file.path) == "compact":

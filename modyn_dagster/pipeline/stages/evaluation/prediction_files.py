@@ -120,8 +120,8 @@ def predict(
         written = writer.write_bytes(path, content, part.predictions.keys)
     else:
         parts = list(predicted)
-        part = StoredPart(Predictions.concat([Predictions.empty(kind, predictor.n_outputs, predictor.n_targets), *parts]))
-        sizes = {"n_outputs": predictor.n_outputs, "n_targets": predictor.n_targets}
+        sizes = {"n_outputs": predictor.n_measures, "n_targets": predictor.n_targets}
+        part = StoredPart(Predictions.concat([Predictions.empty(kind, **sizes), *parts]))
         written = writer.write(path, parts, kind=kind, **sizes)
 
     def wait() -> dict[str, Any]:
@@ -143,7 +143,8 @@ def predicted_blocks(
     """Predict the samples of some batches, or of a range of their blocks, as ``predict_range`` does."""
     ranges = ranges_of(data, stretch)
     read = partial(_judged, predictor, data)
-    yield from predict_range(predictor, read, ranges, kind=predictor.kind, task=predictor.task, begin=begin, end=end)
+    kind, task = predictor.kind, predictor.task
+    yield from predict_range(predictor.measures, read, ranges, kind=kind, task=task, begin=begin, end=end)
 
 
 def _judged(predictor: "Predictor", data: EvaluationSet, keys: KeyArray) -> Samples:

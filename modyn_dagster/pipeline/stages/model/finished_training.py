@@ -51,7 +51,7 @@ def training_digest(context: TriggerContext, row: TrainingSetRow) -> str:
     """Digest of all that a training from scratch depends on: spec, task, samples, seed, threads, code and environment."""
     source, trigger = f"pipeline {context.run.pipeline}", context.trigger.ordinal
     spec = with_class_numbers(context.spec.training.at(trigger), context.view, source)
-    task = task_of(context.view, source)
+    task = task_of(spec, context.view)
     initial = None if spec.initial_weights is None else context.platform.project.folder / spec.initial_weights
     calibrate = calibration_keys(context, row)
     return json_digest(

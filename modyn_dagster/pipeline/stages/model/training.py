@@ -102,7 +102,7 @@ def fit(
     spec = with_class_numbers(context.spec.training.at(context.trigger.ordinal), context.view, source)
     data = TrainingData(open_training_set(context, row), context.view.reader, fast_path)
     given: dict[str, Any] = {
-        "task": task_of(context.view, source),
+        "task": task_of(spec, context.view),
         "previous": previous,
         "initial": None if previous else _initial_weights(context, source),
         "calibrate": _calibration(context, row, fast_path),
