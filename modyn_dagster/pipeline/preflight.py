@@ -1,6 +1,7 @@
 """Checks of a pipeline before its run starts: user code, samplers, labels, metrics and triggers, by pipeline and field."""
 
 from importlib.util import find_spec
+from itertools import chain
 from typing import Final
 
 from modyn_dagster.data.tasks import task_kind
@@ -183,7 +184,7 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
         rule = "watches samples that are not trained on: the dataset's `split` needs a share `calibrate`"
         raise ConfigError(source, "training.early_stopping", "(on)", rule)
     kind = kind_after(pipeline.training.label_transform, dataset.label.kind)
-    for error in (*task_errors(pipeline, dataset), *metric_errors(pipeline, task_name(pipeline.training.task, kind))):
+    for error in chain(task_errors(pipeline, dataset), metric_errors(pipeline, task_name(pipeline.training.task, kind))):
         raise error
     for metric in pipeline.evaluation.metrics:
         if estimated_metric(metric) is not None:
