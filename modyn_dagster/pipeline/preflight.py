@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import chain
 from typing import Final
 
 from modyn_dagster.data.tasks import task_kind
@@ -201,7 +202,7 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
         rule = "watches samples that are not trained on: the dataset's `split` needs a share `calibrate`"
         raise ConfigError(source, "training.early_stopping", "(on)", rule)
     kind = task_kind(pipeline.training, dataset)
-    for error in (*task_errors(pipeline, dataset), *metric_errors(pipeline, task_name(pipeline.training.task, kind))):
+    for error in chain(task_errors(pipeline, dataset), metric_errors(pipeline, task_name(pipeline.training.task, kind))):
         raise error
     for metric in pipeline.evaluation.metrics:
         if estimated_metric(metric) is not None:

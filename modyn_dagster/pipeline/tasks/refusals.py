@@ -8,7 +8,15 @@ from modyn_dagster.evaluation.metrics.registry import check_metrics, find_metric
 from modyn_dagster.pipeline.tasks.several_columns import several_errors
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.learning.downsampling import PolicySpec
-from modyn_dagster.spec.learning.tasks import TASKS, OrdinalTask, QuantilesTask, SeveralColumns, TaskName, task_name
+from modyn_dagster.spec.learning.tasks import (
+    TASKS,
+    OrdinalTask,
+    QuantilesTask,
+    SeveralColumns,
+    TaskName,
+    task_name,
+    truth_columns,
+)
 from modyn_dagster.spec.learning.transforms import GroupedLabels, LabelTransform, OwnLabels, kind_after
 from modyn_dagster.spec.online import GSSSpec, MIRSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
@@ -55,7 +63,12 @@ def task_errors(pipeline: PipelineSpec, dataset: DatasetSpec) -> Iterator[Config
 
 def metric_errors(pipeline: PipelineSpec, task: TaskName) -> Iterator[ConfigError]:
     """Errors of metrics of evaluation and promotion that do not fit a task, or cannot be imported."""
+    n_targets = max(1, len(truth_columns(pipeline.training.task)))
     for field, metric in asked_metrics(pipeline):
+        _, of_target, target = metric.partition("_output_")
+        if of_target and ":" not in metric and int(target) >= n_targets:
+            rule = f"is of target {target}, and they are 0 to {n_targets - 1}"
+            yield ConfigError(f"pipeline {pipeline.name}", field, metric, rule)
         try:
             check_metrics([metric], task, source=f"pipeline {pipeline.name}", field=field)
         except (ConfigError, ImportPathError) as error:

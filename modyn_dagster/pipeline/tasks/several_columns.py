@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.evaluation.metrics.torch_metrics import is_torchmetric
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation import OtherDataset, estimated_metric
 from modyn_dagster.spec.learning.tasks import MultiLabelTask, SeveralColumns
@@ -32,6 +33,9 @@ def several_errors(pipeline: PipelineSpec, dataset: DatasetSpec, task: SeveralCo
         rule = "are of one label, and the task has several columns: slice by an attribute"
         yield ConfigError(source, "evaluation.slices", "label", rule)
     for metric in pipeline.evaluation.metrics:
+        if is_torchmetric(metric):
+            rule = "is given one target per sample, and the task has several: use a function of your own, of [n, columns]"
+            yield ConfigError(source, "evaluation.metrics", metric, rule)
         if estimated_metric(metric) is not None:
             yield ConfigError(source, "evaluation.metrics", metric, "estimates are of one class per sample: remove it")
     for field, block in nested_blocks(pipeline.trigger):

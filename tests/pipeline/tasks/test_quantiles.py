@@ -20,9 +20,14 @@ from modyn_dagster.serving.flavor import PyfuncModel
 from modyn_dagster.serving.model_predictor import ModelPredictor
 from modyn_dagster.spec.load import parse_spec
 from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.training import Task
+from modyn_dagster.training.data import check_task
+from modyn_dagster.training.predictor_record import PredictorRecord
 from tests.pipeline.tasks.graded import dataset, dataset_spec, deliver, learning
 from tests.pipeline.tasks.stored import predictions_of, record_of
 from tests.pipeline.world import World
+from tests.training.table import Table, spec_of
+from tests.training.trained import trained
 
 Worlds = Callable[..., World]
 
@@ -58,7 +63,7 @@ def test_live_equals_replay_where_a_trigger_watches_quantiles(world_of: Worlds, 
     assert len(live["models"]) > 1
 
 
-def test_quantiles_are_stored_in_order_with_their_losses_scored_served_and_exported(world_of: Worlds, tmp_path: Path) -> None:
+def test_quantiles_are_stored_in_order_with_their_losses_scored_and_served(world_of: Worlds) -> None:
     world = world_of(quantiles())
     deliver(world, range(4), dataset(**DISTANCE))
     world.replay("graded")
@@ -80,11 +85,24 @@ def test_quantiles_are_stored_in_order_with_their_losses_scored_served_and_expor
     given = {"x": np.array([0.1, -1.0, 2.0]), "y": np.array([0.0, 0.5, -2.0])}
     served = PyfuncModel(ModelPredictor(record, weights)).predict(given)
     assert list(served.columns) == ["q0.1", "q0.5", "q0.9"]
-    description = export_program(record, weights, tmp_path / "model.pt2")
+
+
+@pytest.mark.soak("screens")
+def test_an_exported_program_gives_the_quantiles_in_order(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=200)
+    spec = spec_of(task=QUANTILES, epochs=2)
+    found = trained(Table({"x": x}, targets=x + rng.normal(size=200)), spec, task=Task("target"))
+    record = PredictorRecord.of(
+        spec, found.architecture, name="p", model="0" * 32, store=None, dtypes={"x": "float64"}, class_names=(), threads=1
+    )
+    crossing = found.state_dict | {"body.bias": torch.tensor([5.0, 0.0, -5.0])}
+    description = export_program(record, crossing, tmp_path / "model.pt2")
     assert description["output"]["quantiles"] == LEVELS
     program = torch.export.load(tmp_path / "model.pt2").module()
-    exported = program(torch.from_numpy(np.column_stack([given["x"], given["y"]])))
-    np.testing.assert_allclose(exported.detach(), served.to_numpy(), atol=1e-6)
+    exported = program(torch.from_numpy(x[:5, None])).detach().numpy()
+    assert (np.diff(exported, axis=1) >= 0).all()
+    np.testing.assert_allclose(exported, ModelPredictor(record, crossing).predict({"x": x[:5]}), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -120,20 +138,20 @@ def test_quantiles_are_stored_in_order_with_their_losses_scored_served_and_expor
             "promotion.metric",
             "says nothing of how good a model is",
         ),
-        (
-            {"training": {"model": {"name": "sklearn", "estimator": "sklearn.linear_model:Ridge"}, "epochs": 1}},
-            "training.task.kind",
-            r"needs a network, with an output for each: a trainer \(sklearn\) predicts one value",
-        ),
     ],
 )
 def test_what_does_not_go_with_quantiles_is_refused_by_name(fields: dict[str, Any], field: str, reason: str) -> None:
-    content = quantiles(**fields)
-    if "model" in fields.get("training", {}):
-        del content["training"]["optimizer"], content["training"]["batch_size"]
-    pipeline = parse_spec(content, PipelineSpec, source="pipeline")
+    pipeline = parse_spec(quantiles(**fields), PipelineSpec, source="pipeline")
     with pytest.raises(ConfigError, match=rf"{re.escape(field)}: .*{reason}"):
         require_runnable(pipeline, dataset_spec(dataset(**DISTANCE)))
+
+
+def test_a_trainer_has_no_quantiles() -> None:
+    model = {"name": "sklearn", "estimator": "sklearn.linear_model:Ridge"}
+    pipeline = parse_spec(quantiles(training={"model": model}), PipelineSpec, source="pipeline")
+    rule = r"training\.task\.kind: needs a network, with an output for each: a trainer \(sklearn\) predicts one value"
+    with pytest.raises(ConfigError, match=rule):
+        check_task(pipeline.training, "target", source="pipeline graded")
 
 
 def test_quantiles_need_a_target() -> None:

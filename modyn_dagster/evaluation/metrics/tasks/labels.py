@@ -1,5 +1,7 @@
 """Metrics of several labels per sample: one kernel each. A label is predicted where its logit is above 0."""
 
+from functools import partial
+
 import numpy as np
 
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples, Flags
@@ -77,11 +79,19 @@ def _wrong(samples: EvaluationSamples) -> Float64:
 def _counts(groups: Groups) -> tuple[Float64, Float64]:
     """Right positive decisions, and positive decisions plus positive labels, of every group and label, ``[m, labels]`` each."""
     samples = groups.samples
-    predicted, actual = _predicted(samples), samples.truth == 1
-    places = range(samples.n_classes)
-    correct = [groups.counts(predicted[:, place] & actual[:, place]) for place in places]
-    occurrences = [groups.counts(predicted[:, place]) + groups.counts(actual[:, place]) for place in places]
-    return np.stack(correct, axis=1).astype(np.float64), np.stack(occurrences, axis=1).astype(np.float64)
+    correct, occurrences = [], []
+    for place in range(samples.n_classes):
+        correct.append(groups.sums(samples.derived(("right label", place), partial(_right, place))))
+        occurrences.append(groups.sums(samples.derived(("occurrences", place), partial(_occurrences, place))))
+    return np.stack(correct, axis=1), np.stack(occurrences, axis=1)
+
+
+def _right(place: int, samples: EvaluationSamples) -> Float64:
+    return np.asarray((samples.outputs[:, place] > 0) & (samples.truth[:, place] == 1), np.float64)
+
+
+def _occurrences(place: int, samples: EvaluationSamples) -> Float64:
+    return np.asarray((samples.outputs[:, place] > 0) + samples.truth[:, place], np.float64)
 
 
 def _ratio(numerator: Float64, denominator: Float64) -> Float64:

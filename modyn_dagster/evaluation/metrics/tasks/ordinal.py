@@ -1,10 +1,23 @@
 """Metrics of classes with an order: one kernel each, and the check that says why a slice has no value."""
 
+from collections.abc import Callable, Mapping
+from typing import Final
+
 import numpy as np
 
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples, UndefinedScore, require_known
 from modyn_dagster.evaluation.metrics.groups import Groups
 from modyn_dagster.evaluation.metrics.losses import Float64, ranked_probability_scores
+
+#: Columns of the moments that the kappa is made of.
+_MOMENTS: Final[Mapping[str, Callable[[EvaluationSamples], Float64]]] = {
+    "squared rank distance": lambda samples: np.square(rank_distances(samples)),
+    "squared ranks": lambda samples: (
+        np.square(samples.predicted.astype(np.float64)) + np.square(samples.truth.astype(np.float64))
+    ),
+    "predicted rank": lambda samples: samples.predicted.astype(np.float64),
+    "true rank": lambda samples: samples.truth.astype(np.float64),
+}
 
 
 def rank_mae(groups: Groups) -> Float64:
@@ -30,13 +43,12 @@ def quadratic_kappa(groups: Groups) -> Float64:
 
     >>> from modyn_dagster.evaluation.metrics.groups import Slices
     >>> quadratic_kappa(Slices.whole([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], [0, 0, 2, 0])).round(3)
-    array([0.273])
+    array([0.375])
     """
     samples, n = groups.samples, groups.sizes
     # Sums of whole numbers: exact, so that slices have the same bits alone and together.
-    predicted, actual = samples.predicted.astype(np.float64), samples.truth.astype(np.float64)
-    observed = n * groups.sums(np.square(predicted - actual))
-    expected = n * groups.sums(np.square(predicted) + np.square(actual)) - 2 * groups.sums(predicted) * groups.sums(actual)
+    errors, squares, predicted, actual = (groups.sums(samples.derived(name, column)) for name, column in _MOMENTS.items())
+    observed, expected = n * errors, n * squares - 2 * predicted * actual
     return np.where(expected > 0, 1 - observed / np.where(expected > 0, expected, 1.0), np.nan)
 
 
