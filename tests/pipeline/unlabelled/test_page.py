@@ -31,7 +31,7 @@ def blocks(language: str) -> list[str]:
 def recipe(title: str) -> dict[str, Any]:
     [found] = [block for block in blocks("yaml") if block.startswith(f"# {title}")]
     content: dict[str, Any] = yaml.safe_load(found)
-    return {"name": "recipe", "dataset": DATASET} | content
+    return {"trigger": {"kind": "amount", "every": 80}} | content | {"name": "recipe", "dataset": DATASET}
 
 
 @pytest.fixture
