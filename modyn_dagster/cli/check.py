@@ -134,11 +134,10 @@ def _pipeline_errors(project: Project, pipeline: PipelineSpec) -> Iterator[Confi
     yield from _errors_of(partial(check_storage_code, pipeline.model_store, source=source))
     dataset = project.datasets[pipeline.dataset]
     label = dataset.label
-    if label is not None:
-        yield from _errors_of(partial(check_label_arrivals, pipeline, dataset))
-    if label is None and not missing:
+    if label is None:
         yield from unlabelled_errors(pipeline, dataset)
-    elif label is not None:
+    else:
+        yield from _errors_of(partial(check_label_arrivals, pipeline, dataset))
         yield from _errors_of(partial(check_task, pipeline.training, label.kind, source=source))
         yield from _errors_of(partial(check_label_delay, pipeline, dataset))
         yield from task_errors(pipeline, dataset)

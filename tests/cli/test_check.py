@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from modyn_dagster.cli import main
 from modyn_dagster.spec.load import load_project
+from tests.variants import represented
 
 DATASET: dict[str, Any] = {
     "name": "numbers",
@@ -150,52 +151,61 @@ def test_an_autoencoder_on_a_dataset_without_labels_passes(project: Path) -> Non
     assert without_labels(project, {}) == ""
 
 
-@pytest.mark.parametrize(
-    ("block", "complaint"),
-    [
-        ({"selection": {"limit": 9, "strategy": {"kind": "balanced"}}}, "selection.strategy.kind: balances labels"),
-        ({"selection": {"strategy": {"kind": "gdumb", "n": 9}}}, "selection.strategy.kind: balances classes"),
-        ({"selection": {"strategy": {"kind": "clib", "n": 9}}}, "selection.strategy.kind: balances classes"),
-        ({"selection": {"strategy": {"kind": "gss", "n": 9}}}, "selection.strategy.kind: compares gradients or losses"),
-        ({"selection": {"strategy": {"kind": "mir", "n": 9, "k": 3}}}, "selection.strategy.kind: compares gradients or"),
-        (
-            {"selection": {"limit": 9, "strategy": {"kind": "similar_to_unlabelled"}}},
-            "selection.strategy.kind: compares samples with and without labels",
-        ),
-        (
-            {"trigger": {"kind": "performance", "decision": {"rule": "threshold", "value": 0.5}}},
-            "trigger.metric: the dataset has no label, and the task of training.loss is reconstruction: use reconstruction_mse",
-        ),
-        (
-            {"trigger": {"kind": "performance", "label_free": True, "decision": {"rule": "threshold", "value": 0.5}}},
-            "trigger.label_free: estimates metrics of classes",
-        ),
-        (
-            {"trigger": {"kind": "cost", "signal": "misclassifications", "regret_per_training_second": 1.0}},
-            "trigger.signal: counts wrong classes, and the dataset has no label; use latency",
-        ),
-        (
-            {"trigger": {"kind": "detector", "stream": "scores", "detector": {"name": "adwin"}}},
-            "trigger.detector.name: the dataset has no label, and the task of training.loss is reconstruction, which has neither",
-        ),
-        ({"label_delay": {"kind": "constant", "after": "1d"}}, "label_delay: delays labels"),
-        (
-            {"promotion": {"metric": "reconstruction_mse", "test": "block_bootstrap"}},
-            "promotion: tests candidates on samples whose labels come in",
-        ),
-        ({"evaluation": _WITHOUT["evaluation"] | {"maturity": "1d"}}, "evaluation.maturity: waits for labels"),
-        ({"evaluation": _WITHOUT["evaluation"] | {"metrics": ["accuracy"]}}, "evaluation.metrics: the dataset has no label"),
-        (
-            {"evaluation": _WITHOUT["evaluation"] | {"metrics": ["reconstruction_mse", "estimated_accuracy"]}},
-            "evaluation.metrics: estimates a metric of classes",
-        ),
-        (
-            {"training": {"model": {"name": "mlp"}, "loss": {"name": "nt_xent"}}},
-            "training.transforms: nt_xent compares two views of a sample",
-        ),
-    ],
+#: Fields of a pipeline that need a label, and what is said of each.
+_NEEDING_LABELS: list[tuple[dict[str, Any], str]] = [
+    ({"selection": {"limit": 9, "strategy": {"kind": "balanced"}}}, "selection.strategy.kind: balances labels"),
+    ({"selection": {"strategy": {"kind": "gdumb", "n": 9}}}, "selection.strategy.kind: balances classes"),
+    ({"selection": {"strategy": {"kind": "clib", "n": 9}}}, "selection.strategy.kind: balances classes"),
+    ({"selection": {"strategy": {"kind": "gss", "n": 9}}}, "selection.strategy.kind: compares gradients or losses"),
+    ({"selection": {"strategy": {"kind": "mir", "n": 9, "k": 3}}}, "selection.strategy.kind: compares gradients or"),
+    (
+        {"selection": {"limit": 9, "strategy": {"kind": "similar_to_unlabelled"}}},
+        "selection.strategy.kind: compares samples with and without labels",
+    ),
+    (
+        {"trigger": {"kind": "performance", "decision": {"rule": "threshold", "value": 0.5}}},
+        "trigger.metric: the dataset has no label, and the task of training.loss is reconstruction: use reconstruction_mse",
+    ),
+    (
+        {"trigger": {"kind": "performance", "label_free": True, "decision": {"rule": "threshold", "value": 0.5}}},
+        "trigger.label_free: estimates metrics of classes",
+    ),
+    (
+        {"trigger": {"kind": "cost", "signal": "misclassifications", "regret_per_training_second": 1.0}},
+        "trigger.signal: counts wrong classes, and the dataset has no label; use latency",
+    ),
+    (
+        {"trigger": {"kind": "detector", "stream": "scores", "detector": {"name": "adwin"}}},
+        "trigger.detector.name: the dataset has no label, and the task of training.loss is reconstruction, which has neither",
+    ),
+    ({"label_delay": {"kind": "constant", "after": "1d"}}, "label_delay: delays labels"),
+    (
+        {"promotion": {"metric": "reconstruction_mse", "test": "block_bootstrap"}},
+        "promotion: tests candidates on samples whose labels come in",
+    ),
+    ({"evaluation": _WITHOUT["evaluation"] | {"maturity": "1d"}}, "evaluation.maturity: waits for labels"),
+    ({"evaluation": _WITHOUT["evaluation"] | {"metrics": ["accuracy"]}}, "evaluation.metrics: the dataset has no label"),
+    (
+        {"evaluation": _WITHOUT["evaluation"] | {"metrics": ["reconstruction_mse", "estimated_accuracy"]}},
+        "evaluation.metrics: estimates a metric of classes",
+    ),
+    (
+        {"training": {"model": {"name": "mlp"}, "loss": {"name": "nt_xent"}}},
+        "training.transforms: nt_xent compares two views of a sample",
+    ),
+]
+
+
+@represented(
+    "case",
+    {complaint.split(":")[0] + str(i): (block, complaint) for i, (block, complaint) in enumerate(_NEEDING_LABELS)},
+    "screens",
+    "selection.strategy.kind0",
+    "trigger.metric6",
+    "promotion11",
 )
-def test_what_needs_a_label_is_refused_by_field_where_there_is_none(project: Path, block: dict[str, Any], complaint: str) -> None:
+def test_what_needs_a_label_is_refused_by_field_where_there_is_none(project: Path, case: tuple[dict[str, Any], str]) -> None:
+    block, complaint = case
     assert f"pipeline hourly: {complaint}" in without_labels(project, block)
 
 

@@ -65,7 +65,7 @@ def test_a_training_ends_with_the_same_bits_wherever_it_was_broken_off(name: str
 
 @pytest.mark.process
 def test_a_training_that_was_killed_ends_with_the_same_bits(tmp_path: Path) -> None:
-    names = ["momentum_and_schedule", "average_and_clipping", "accumulation", "dlis", "restless"]
+    names = ["momentum_and_schedule", "average_and_clipping", "accumulation", "dlis", "contrastive", "restless"]
     cases = [f"{name}:{rng_for(1, name).integers(3, 7)}" for name in names]
     command = [sys.executable, "-m", "tests.training.train_and_be_killed", str(tmp_path), *cases]
     # With a GPU autograd starts threads at the first backward pass, and refuses any in a fork.

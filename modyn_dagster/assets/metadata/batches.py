@@ -25,6 +25,7 @@ def samples_metadata(batch: BatchRow, dataset: DatasetRow, n_late: int) -> dict[
     n_samples = int(batch.n_samples or 0)
     metadata: dict[str, Any] = {
         **(_labels(batch.label_counts) if batch.label_counts else {}),
+        **({"Labels": "no label"} if dataset.spec.get("label") is None else {}),
         "dagster/row_count": n_samples,
         "samples": n_samples,
         "train_samples": int(batch.n_train or 0),

@@ -76,7 +76,8 @@ def _refuse_frozen_changes(row: DatasetRow, after: Mapping[str, Any], fields: Co
         # A field that is not used may be left out.
         earlier, later = before.get(field), after.get(field)
         if _decisive(earlier) != _decisive(later, new):
-            rule = f"cannot change once data are ingested, it was {earlier!r}; restore it, or name a new dataset"
+            was = "none" if earlier is None else repr(earlier)
+            rule = f"cannot change once data are ingested, it was {was}; restore it, or name a new dataset"
             raise ConfigError(f"dataset {row.name}", field, later, rule)
     if fields is not FROZEN_FIELDS:
         return

@@ -50,14 +50,15 @@ def batch_status(name: str, batch: "BatchRow", n_late: int | None) -> dict[str, 
     }
 
 
-def batch_table(name: str, batches: "Sequence[BatchRow]", late: Mapping[int, int]) -> "TerminalTable":
-    """Table of a dataset's batches; ``late`` samples by ordinal."""
+def batch_table(name: str, batches: "Sequence[BatchRow]", late: Mapping[int, int], *, has_label: bool) -> "TerminalTable":
+    """Table of a dataset's batches; ``late`` samples by ordinal. A dataset without a label says so."""
     from modyn_dagster.reporting.tables import Table
 
     counts = {state: sum(batch.state == state for batch in batches) for state in ("ingested", "open", "failed")}
     samples, deleted = sum(batch.n_samples or 0 for batch in batches), sum(batch.n_deleted for batch in batches)
     shares = [f"{n} of them {kind}" for n, kind in ((deleted, "deleted"), (sum(late.values()), "late")) if n]
-    caption = f"{', '.join([f'{samples} samples', *shares])}; " + ", ".join(f"{n} {state}" for state, n in counts.items())
+    facts = [f"{samples} samples", *shares, *([] if has_label else ["no label"])]
+    caption = f"{', '.join(facts)}; " + ", ".join(f"{n} {state}" for state, n in counts.items())
     rows = []
     for batch in batches:
         labels = _most_frequent_labels(batch) if batch.state != "failed" else str(batch.error)
@@ -157,7 +158,8 @@ def status(name: str | None, as_json: bool, show_tracebacks: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     for title in names:
-        show_table(batch_table(title, batches[title], late[title]))
+        has_label = platform.project.datasets[title].label is not None
+        show_table(batch_table(title, batches[title], late[title], has_label=has_label))
         for batch in batches[title]:
             if show_tracebacks and TRACEBACK in batch.source:
                 click.echo(f"batch {batch.partition_key}:\n{batch.source[TRACEBACK]}")

@@ -12,6 +12,8 @@ from tests.projects.tiny import DATASET, Content, amount, batch_text, drop
 MakeWorld = Callable[..., World]
 
 AUTOENCODER: Content = {"model": {"name": "mlp", "hidden": [3, 1, 3]}, "loss": {"name": "reconstruction"}}
+#: A label that a stream may have in place of none.
+CONSTANT: Content = {"kind": "class", "n_classes": 2, "from": {"source": "column", "column": "label"}}
 ERRORS = ["reconstruction_mse", "reconstruction_mae"]
 
 

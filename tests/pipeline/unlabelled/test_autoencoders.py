@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 
+from modyn_dagster.assets.metadata.batches import samples_metadata
 from modyn_dagster.catalog.results.evaluations import list_evaluations
 from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.results.predictions import list_predictions
+from modyn_dagster.cli.dataset.batches import batch_table
+from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.predictions.files import read_predictions
+from modyn_dagster.pipeline.checks import labels_present
 from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from tests.pipeline.measuring import drift, performance
-from tests.pipeline.unlabelled.streams import MakeWorld, autoencoder, deliver, unlabelled, world_without_label
+from tests.pipeline.unlabelled.streams import CONSTANT, MakeWorld, autoencoder, deliver, unlabelled, world_without_label
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, exact, triggered
 
@@ -20,6 +24,7 @@ def fires(world: World, name: str, mode: str = "replay") -> list[str]:
     return [reason for _, _, _, fire, reason, *_ in world.decisions(world.run(name, mode)) if fire]
 
 
+@pytest.mark.soak("replays")
 def test_a_live_autoencoder_is_the_replayed_one(world_of: MakeWorld) -> None:
     world = world_without_label(world_of, autoencoder(every=60))
     deliver(world, range(4))
@@ -50,6 +55,7 @@ def test_stored_predictions_are_the_errors_of_each_sample_and_no_label(world_of:
     assert not found.truth.any()
 
 
+@pytest.mark.soak("replays")
 def test_an_error_that_rises_triggers(world_of: MakeWorld) -> None:
     watched = unlabelled(performance(metric="reconstruction_mse", decision={"rule": "threshold", "value": 2.0}))
     world = world_without_label(world_of, watched)
@@ -63,6 +69,7 @@ def test_an_error_that_rises_triggers(world_of: MakeWorld) -> None:
     assert world.decisions(world.run("by_performance", "live")) == world.decisions(world.run("by_performance", "replay"))
 
 
+@pytest.mark.soak("replays")
 def test_a_detector_reads_the_errors_of_samples(world_of: MakeWorld) -> None:
     block = {"kind": "detector", "every": 20, "detector": {"name": "page_hinkley"}}
     world = world_without_label(world_of, unlabelled(triggered("by_detector", block)))
@@ -72,6 +79,7 @@ def test_a_detector_reads_the_errors_of_samples(world_of: MakeWorld) -> None:
     assert len(fires(world, "by_detector")) > 1
 
 
+@pytest.mark.soak("replays")
 @pytest.mark.parametrize("of", ["outputs", "embeddings", "columns"])
 def test_drift_of_what_an_autoencoder_sees_and_makes_triggers(world_of: MakeWorld, of: str) -> None:
     world = world_without_label(
@@ -91,6 +99,11 @@ def test_a_dataset_without_a_label_says_so(world_of: MakeWorld) -> None:
     assert view.spec.label is None
     [batch] = view.batches
     assert not batch.label_counts
+    assert labels_present(view.spec, batch).description == "the dataset has no labels"
+    assert samples_metadata(batch, view.row, 0)["Labels"] == "no label"
+    assert "40 samples, no label; 1 ingested" in str(batch_table(DATASET, view.batches, {}, has_label=False).caption)
+    with pytest.raises(ConfigError, match="label: cannot change once data are ingested, it was none; restore it"):
+        world_without_label(world_of, label=CONSTANT).platform.view(DATASET)
     samples = view.reader.read(np.array([0, 1], np.uint64))
     assert samples.labels is None
     assert samples.targets is None

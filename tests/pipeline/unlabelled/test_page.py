@@ -31,7 +31,7 @@ def blocks(language: str) -> list[str]:
 def recipe(title: str) -> dict[str, Any]:
     [found] = [block for block in blocks("yaml") if block.startswith(f"# {title}")]
     content: dict[str, Any] = yaml.safe_load(found)
-    return {"name": "recipe", "dataset": DATASET} | content
+    return {"trigger": {"kind": "amount", "every": 80}} | content | {"name": "recipe", "dataset": DATASET}
 
 
 @pytest.fixture
@@ -76,6 +76,7 @@ def scores(world: World, metric: str) -> list[float]:
     return [cell.value for cell in cells if cell.metric == metric and cell.value is not None]
 
 
+@pytest.mark.soak("replays")
 def test_the_autoencoder_is_trained_again_when_its_error_rises(world_of: MakeWorld, shop: None) -> None:
     world = world_of_recipe(world_of, "an autoencoder")
     deliver(world, range(3))
@@ -86,6 +87,7 @@ def test_the_autoencoder_is_trained_again_when_its_error_rises(world_of: MakeWor
     assert any(reason.startswith("reconstruction_mse") for reason in fired[1:])
 
 
+@pytest.mark.soak("replays")
 def test_embeddings_are_scored_by_all_three_metrics(world_of: MakeWorld, shop: None) -> None:
     world = world_of_recipe(world_of, "embeddings of rows")
     deliver(world, range(4))

@@ -11,10 +11,11 @@ from modyn_dagster.errors import ConfigError, WrongShape
 from modyn_dagster.evaluation.metrics.registry import score
 from modyn_dagster.spec.learning.objectives import kind_of_objective
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training import FastPath, Predictor, Task, TrainedModel, build_predictor
+from modyn_dagster.training import FastPath, Predictor, PreviousModel, Task, TrainedModel, build_predictor
 from modyn_dagster.training.data import MEASURES, OUTPUTS
 from tests.training.table import Table, spec_of
 from tests.training.trained import assert_same_bits, trained
+from tests.variants import represented
 
 CODE = "unlabelled_user_code"
 NOISE = [{"function": f"{CODE}:jittered", "when": "train"}]
@@ -86,7 +87,7 @@ def predictor() -> Iterator[Any]:
         each.close()
 
 
-@pytest.mark.parametrize("name", SPECS)
+@represented("name", list(SPECS), "laws-training", "masked")
 def test_training_lowers_the_loss_and_improves_the_metric(name: str, predictor: Any) -> None:
     begun, ended = model_of(name, max_steps=1), model_of(name)
     assert ended.losses[-1] < ended.losses[0]
@@ -98,13 +99,13 @@ def test_training_lowers_the_loss_and_improves_the_metric(name: str, predictor: 
     assert (after < before) is falls
 
 
-@pytest.mark.parametrize("name", SPECS)
+@represented("name", list(SPECS), "laws-training", "contrastive", "masked")
 def test_a_set_in_memory_and_a_streamed_one_train_the_same_bits(name: str) -> None:
     memory, streamed = (model_of(name, FastPath(cache_bytes=n), epochs=2) for n in (1 << 20, 0))
     assert_same_bits(memory.state_dict, streamed.state_dict)
 
 
-@pytest.mark.parametrize("name", SPECS)
+@represented("name", list(SPECS), "laws-training", "reconstruction", "contrastive")
 def test_a_predictor_answers_without_a_label_and_measures_the_same_every_time(name: str, predictor: Any) -> None:
     model, samples = model_of(name, epochs=1), table_of(name).samples
     found = predictor(model)
@@ -205,8 +206,6 @@ def test_the_highest_losses_can_be_trained_on(name: str) -> None:
 
 
 def test_a_training_goes_on_from_an_earlier_model_without_labels() -> None:
-    from modyn_dagster.training import PreviousModel
-
     first = model_of("reconstruction", epochs=1)
     previous = PreviousModel(first.state_dict, first.architecture)
     again = trained(table_of("reconstruction"), spec("reconstruction", epochs=1), task=Task("reconstruction"), previous=previous)
