@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from modyn_dagster.errors import ConfigError, MissingExtra, WrongShape
-from modyn_dagster.imports import call_factory
+from modyn_dagster.imports import EXTRA_OF, call_factory
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec
 from modyn_dagster.spec.learning.trainers import TrainerSpec
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
@@ -15,6 +15,7 @@ from modyn_dagster.training.columns.encoders import Encoders
 from modyn_dagster.training.columns.input import Input
 from modyn_dagster.training.memory import Allocate
 from modyn_dagster.training.models import build_builtin
+from modyn_dagster.training.models.fine_tuning.adapters import add_adapters
 from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.standardization import Preparation, Standardize
 from modyn_dagster.training.trainers.body import TrainerBody
@@ -93,12 +94,17 @@ def call_body(body: nn.Module, inputs: Tensors, layout: Layout) -> Any:
     return body(**inputs) if layout.named else body(inputs[layout.inputs[0].name])
 
 
-def build_network(spec: TrainingSpec, layout: Layout, n_outputs: int, *, source: str, seen: Layout | None = None) -> Network:
+def build_network(
+    spec: TrainingSpec, layout: Layout, n_outputs: int, *, source: str, seen: Layout | None = None, adapted: bool = True
+) -> Network:
     """A network with fresh weights from torch's global generator. ``ConfigError`` when user code refuses to build one.
 
-    ``seen`` are the inputs as its body gets them, where transforms make others of those of ``layout``.
+    ``seen`` are the inputs as its body gets them, where transforms make others of those of ``layout``. Without ``adapted``,
+    adapters of ``pretrained.lora`` are left out.
     """
-    body = _build_body(spec.model, seen or layout, n_outputs, source)
+    body = build_body(spec.model, seen or layout, n_outputs, source)
+    if adapted and spec.pretrained is not None and spec.pretrained.lora is not None:
+        add_adapters(body, spec.pretrained.lora, source=source)
     return Network(body, layout, standardize=spec.standardize, double=spec.precision == "64-true")
 
 
@@ -114,7 +120,8 @@ def _key(each: Input) -> str:
     return f"{each.name}_columns"
 
 
-def _build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str) -> nn.Module:
+def build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str) -> nn.Module:
+    """Build the body that a spec names, with fresh weights. ``ConfigError`` and ``MissingExtra`` where that is impossible."""
     if isinstance(spec, TrainerSpec):
         # A classifier has two outputs at least.
         kind: TaskKind = "class" if n_outputs > 1 else "target"
@@ -125,8 +132,9 @@ def _build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str) ->
         except ValueError as error:
             raise ConfigError(source, "training.model", spec.name, str(error)) from error
         except ModuleNotFoundError as error:
-            package = error.name or "a library"
-            raise MissingExtra(source, "training.model.name", spec.name, package=package, extra="text") from error
+            package = (error.name or "a library").partition(".")[0]
+            extra = EXTRA_OF.get(package, "text")
+            raise MissingExtra(source, "training.model.name", spec.name, package=package, extra=extra) from error
     body = call_factory(
         spec.factory, spec.config, source=source, field="training.model", n_features=layout.n_features, n_outputs=n_outputs
     )
