@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 
-from modyn_dagster.assets.metadata.evaluations import _cells_table
+from modyn_dagster.assets.metadata.evaluations import cells_table
 from modyn_dagster.reporting.comparison import compare_runs
 from modyn_dagster.reporting.plots.runs import score_over_time
 from modyn_dagster.reporting.scores import composite_series
@@ -39,10 +39,10 @@ def test_tables_show_the_mark_and_what_it_means() -> None:
     labels = score_over_time(run).axes[0].get_legend_handles_labels()[1]
     assert "the pretrained model may have seen these" in labels
     assert "pretrained" not in comparison_table(compare_runs([a_summary("p", [0.5])])).caption
-    cells = _cells_table(CELLS, ["accuracy"], year(3))
+    cells = cells_table(CELLS, ["accuracy"], year(3))
     assert [row[0].endswith(" †") for row in cells.rows] == [True, True, False, False]
     assert POSSIBLY_SEEN in cells.caption
-    assert POSSIBLY_SEEN not in _cells_table(CELLS, ["accuracy"], None).caption
+    assert POSSIBLY_SEEN not in cells_table(CELLS, ["accuracy"], None).caption
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def evaluation_metadata(
         **(composite_metadata(context) if composite is None else composite),
         "dagster/row_count": len(cells),
         INTERVALS: n_intervals(cells),
-        "scores": table_entry(_cells_table(cells, spec.metrics, context.spec.training.possibly_seen_until)),
+        "scores": table_entry(cells_table(cells, spec.metrics, context.spec.training.possibly_seen_until)),
     }
     if not spec.slices:
         return metadata
@@ -113,7 +113,11 @@ def composite_metadata(context: TriggerContext) -> dict[str, Any]:
     }
 
 
-def _cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str], until: datetime | None) -> Table:
+def cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str], until: datetime | None) -> Table:
+    """Table of one model's cells: a line per interval, a column per metric.
+
+    ``until`` is the time up to which a pretrained model may have seen the data; intervals that begin before it are marked.
+    """
     from modyn_dagster.reporting.tables import POSSIBLY_SEEN, Table, cell_text, interval_text
 
     by_place = {(cell.interval_start, cell.interval_end, cell.metric): cell for cell in cells}
