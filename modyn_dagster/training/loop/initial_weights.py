@@ -51,7 +51,7 @@ def initial_network(
     network = build_network(spec, layout, n_outputs, source=source, seen=statistics.seen, adapted=not begins)
     if previous is not None:
         load_previous(network, previous, statistics, n_outputs, source)
-    elif initial is not None and spec.initial_weights is None:
+    elif initial is not None and spec.is_pretrained and spec.initial_weights is None:
         report = load_pretrained(network.body, initial, spec, source=source)
     elif initial is not None:
         _load_initial(network, initial, spec.initial_weights or "(given)", source)

@@ -56,8 +56,8 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
     """Train one model.
 
     Training starts from the ``previous`` model (callers pass it where the spec says ``use_previous_model``), else from
-    ``initial`` weights, else from scratch. Those of ``spec.initial_weights`` must fit the model; of pretrained ones (without
-    that field) those that fit are taken over. Standardisation is always fitted to this training set. ``calibrate`` are the
+    ``initial`` weights, else from scratch. These must fit the model; of a pretrained one (``spec.is_pretrained``, without
+    ``initial_weights``) those that fit are taken over. Standardisation is always fitted to this training set. ``calibrate`` are the
     samples of early stopping. The result depends on these arguments and the hardware alone, not on ``data.fast_path`` or the
     process.
 
