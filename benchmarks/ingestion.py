@@ -11,6 +11,7 @@ F14  keys, times and labels of one batch into the dataset's partition, in one tr
 F15  a CSV file to an ingested batch, all that ``ingest_batch`` does: rows found, every cell checked, checksums, index,
      Postgres. Rows per CPU second, those of the server included; F15.first: the first batch of a dataset, whose columns have
      to be found; F15.clock: by the clock; F15.memory: memory beyond the page cache.
+F15.late  CPU time of the same with labels that arrive later, over that with labels in the batches.
 F16  keys read by selection's postgres backend and written as a training set, with checksum and fsync.
 """
 
@@ -49,6 +50,7 @@ QUICK: Final = Sizes(metadata=500_000, csv=500_000, keys=2_000_000)
 _GROUPS: Final[Mapping[str, Callable[[Database, Path, Sizes, Machine], Iterator[Figure]]]] = {
     "F14": lambda server, _, sizes, machine: metadata.figures(server, sizes.metadata, machine),
     "F15": lambda server, work, sizes, machine: ingesting.figures(server, work, sizes.csv, machine),
+    "F15.late": lambda server, work, sizes, machine: ingesting.late_figures(server, work, sizes.csv // 2, machine),
     "F16": lambda server, work, sizes, machine: selecting.figures(server, work, sizes.keys, machine),
 }
 

@@ -206,22 +206,66 @@ def call_factory(path: str, config: Mapping[str, Any], *arguments: Any, source: 
         raise ConfigError(source, f"{prefix}config", dict(config), rule) from error
 
 
+def made_by_factory(
+    path: str,
+    config: Mapping[str, Any],
+    kind: type | None = None,
+    *arguments: Any,
+    what: str,
+    source: str,
+    field: str = "",
+    **named: Any,
+) -> Any:
+    """Return the function, or the object of a kind, that a factory of user code makes.
+
+    Args:
+        path: as for ``call_factory``, like ``config``, ``source``, ``field`` and further arguments.
+        config: keyword arguments of the block.
+        kind: class or protocol of the object; None for a function.
+        what: what the factory must return, in words: ``a function of two windows``.
+        source: file or object that has the block.
+        field: of the block there.
+
+    Raises:
+        ImportPathError: the path cannot be imported, or its result is another one.
+        ConfigError: the factory refused its config.
+    """
+    made: object = call_factory(path, config, *arguments, source=source, field=field, **named)
+    if not (callable(made) if kind is None else isinstance(made, kind)):
+        rule = f"must return {what}, not {type(made).__name__}"
+        raise ImportPathError(source, f"{field}.factory" if field else "factory", path, rule)
+    return made
+
+
 def module_exists(module: str) -> bool:
     """Test that a dotted module can be found, without running any of its packages."""
     return module in sys.modules or find_module(module) is not None
 
 
 def find_module(module: str, folders: list[str] | None = None) -> importlib.machinery.ModuleSpec | None:
-    """Find a dotted module in folders, by default those of `sys.path`, without running any of its packages; None if absent."""
+    """Find a dotted module in folders, by default those of `sys.path`, without running any of its packages; None if absent.
+
+    Importing remembers what folders hold, also that one does not exist. A module that is not found is therefore looked for once
+    more without that memory: its file may be newer.
+    """
+    spec = _find_module(module, folders)
+    if spec is None:
+        importlib.invalidate_caches()
+        spec = _find_module(module, folders)
+    return spec
+
+
+def _find_module(module: str, folders: list[str] | None) -> importlib.machinery.ModuleSpec | None:
     search = folders
     spec: importlib.machinery.ModuleSpec | None = None
-    parts = module.split(".")
-    for i in range(len(parts)):
-        name = ".".join(parts[: i + 1])
-        spec = importlib.machinery.PathFinder.find_spec(name, search)
+    for part in module.split("."):
+        # By its last name: the locations of a namespace package with a dotted name ask for a parent that nobody imported.
+        spec = importlib.machinery.PathFinder.find_spec(part, search)
         if spec is None and search is None:
-            spec = importlib.machinery.BuiltinImporter.find_spec(name)
+            spec = importlib.machinery.BuiltinImporter.find_spec(part)
         if spec is None:
             return None
         search = list(spec.submodule_search_locations or [])
+        if spec.submodule_search_locations is not None:
+            spec.submodule_search_locations = search
     return spec

@@ -27,12 +27,32 @@ _CONTINUATION: Final = b"\xff\xff\xff\xff"
 _PREFIX: Final = 8
 
 
-class _Blank(NamedTuple):
-    """Memory in place of a part of the file: its address, the offset of its first byte in the file, and its length."""
+class Part(NamedTuple):
+    """Part of the file that blank memory stands for: address of the memory, offset in the file, and length."""
 
     address: int
     offset: int
     n_bytes: int
+
+
+class _Blank(mmap):
+    """Memory in place of a part of the file, known by its address.
+
+    It is forgotten just before it is unmapped: from then on the next part may get the same address, in another thread. A
+    finalizer of the array over it would come too late: NumPy 2 lets go of an array's memory before it calls the finalizers.
+    """
+
+    _parts: dict[int, Part] | None = None
+    _address = 0
+
+    def stand_for(self, part: Part, parts: dict[int, Part]) -> None:
+        """Enter a part of the file, at this memory's address, among the known parts."""
+        self._parts, self._address = parts, part.address
+        parts[part.address] = part
+
+    def __del__(self) -> None:
+        if self._parts is not None:
+            del self._parts[self._address]
 
 
 class _Opening:
@@ -88,6 +108,7 @@ class Skeleton(io.RawIOBase):
     Attributes:
         n_read: bytes requested so far. A footer may name one part of the file thousands of times.
         opening: the file while Arrow opens it.
+        parts: parts that memory stands for now, by its address.
     """
 
     def __init__(self, mapped: Any, *, is_stream: bool, start: int = 0) -> None:
@@ -97,7 +118,7 @@ class Skeleton(io.RawIOBase):
         self._announced = -1
         self.n_read = 0
         self.opening: _Opening | None = None
-        self._blanks: dict[int, _Blank] = {}
+        self.parts: dict[int, Part] = {}
 
     def release(self) -> None:
         """Release the mapping; Arrow may still hold this object."""
@@ -106,10 +127,10 @@ class Skeleton(io.RawIOBase):
     def view(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Read-only view of the map for an array of Arrow's. ``ValueError`` for an array from elsewhere."""
         address = address_of(values)
-        for blank in list(self._blanks.values()):
-            first = address - blank.address
-            if 0 <= first <= blank.n_bytes - values.nbytes:
-                return np.frombuffer(self._bytes.data, dtype=values.dtype, count=len(values), offset=blank.offset + first)
+        for part in list(self.parts.values()):
+            first = address - part.address
+            if 0 <= first <= part.n_bytes - values.nbytes:
+                return np.frombuffer(self._bytes.data, dtype=values.dtype, count=len(values), offset=part.offset + first)
         raise ValueError("values that do not lie in the file as they are")
 
     def real(self, array: pa.Array) -> pa.Array:
@@ -160,13 +181,11 @@ class Skeleton(io.RawIOBase):
         at, part = self._at, self._next(n)
         if len(part) == 0:
             return pa.py_buffer(b"")
-        blank = np.frombuffer(mmap(-1, len(part), MAP_PRIVATE | MAP_ANONYMOUS), dtype=np.uint8)
-        self._copied(part, blank, self._n_metadata(part))
-        address = address_of(blank)
-        self._blanks[address] = _Blank(address, at, len(part))
-        # Removed with the memory, which may be reused for something else.
-        weakref.finalize(blank, self._blanks.pop, address).atexit = False
-        return pa.py_buffer(blank) if self.opening is None else self.opening.hand_out(blank)
+        blank = _Blank(-1, len(part), MAP_PRIVATE | MAP_ANONYMOUS)
+        memory = np.frombuffer(blank, dtype=np.uint8)
+        self._copied(part, memory, self._n_metadata(part))
+        blank.stand_for(Part(address_of(memory), at, len(part)), self.parts)
+        return pa.py_buffer(memory) if self.opening is None else self.opening.hand_out(memory)
 
     def _next(self, n: int) -> npt.NDArray[np.uint8]:
         part = self._bytes[self._at :] if n < 0 else self._bytes[self._at : self._at + n]

@@ -13,10 +13,10 @@ from modyn_dagster.catalog.access.roles import DATABASES, DatabaseName, RoleName
 from modyn_dagster.catalog.database.databases import (
     Health,
     create_databases,
-    excessive_rights,
     existing_databases,
     health_of,
     upgrade,
+    warnings_of,
 )
 from modyn_dagster.catalog.database.engine import current_revision, open_engine
 from modyn_dagster.catalog.database.urls import child_environment, database_url, server_url
@@ -122,7 +122,7 @@ def url(database: DatabaseName, role: RoleName) -> None:
 
 
 def _warn_of_rights(settings: Settings) -> None:
-    if (warning := excessive_rights(settings)) is not None:
+    for warning in filter(None, warnings_of(settings)):
         say(f"warning: {warning}", err=True)
 
 
@@ -138,5 +138,5 @@ def _lines(health: Health) -> Iterator[tuple[str, str]]:
         yield "schema", f"up to date at {health.revision}"
     elif health.answers:
         yield "schema", str(outdated(health.revision))
-    if health.warning is not None:
-        yield "warning", health.warning
+    for warning in filter(None, (health.warning, health.statements)):
+        yield "warning", warning

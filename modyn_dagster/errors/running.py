@@ -197,9 +197,10 @@ class TickHangs(RunError):
 
 
 class LawBroken(ModynError):
-    """Triggering policy or selection strategy on trial that breaks a law, so that its results may not be reproducible.
+    """Policy, strategy or detector on trial that breaks a law, so that its results may not be reproducible.
 
-    ``stream`` is the name of the generated stream or window, ``decision`` the number of a policy's decision on it, from 0.
+    ``stream`` is the name of the generated stream or window, ``decision`` the number of a policy's decision, or of a
+    detector's value, on it, from 0.
     """
 
     def __init__(self, law: str, stream: str, decision: int | None, what: str) -> None:

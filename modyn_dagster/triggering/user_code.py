@@ -1,15 +1,16 @@
-"""Policies, vote rules, criteria and drift metrics of users by import path, and their check before a run starts."""
+"""Policies, vote rules, criteria, drift metrics and detectors of users by import path, and their check before a run starts."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from modyn_dagster.errors import ConfigError, ImportPathError
-from modyn_dagster.imports import call_factory
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.imports import made_by_factory
 from modyn_dagster.spec.triggers.base import TriggerBase
 from modyn_dagster.spec.triggers.decision import CustomCriterionRule
+from modyn_dagster.spec.triggers.detector import CustomDetectorSpec
 from modyn_dagster.spec.triggers.drift import CustomMetric
-from modyn_dagster.spec.triggers.measured import DriftTriggerSpec, PerformanceTriggerSpec
+from modyn_dagster.spec.triggers.measured import DetectorTriggerSpec, DriftTriggerSpec, PerformanceTriggerSpec
 from modyn_dagster.spec.triggers.trigger import (
     BudgetTriggerSpec,
     CooldownTriggerSpec,
@@ -19,6 +20,7 @@ from modyn_dagster.spec.triggers.trigger import (
     MinimumSamplesTriggerSpec,
 )
 from modyn_dagster.triggering.criteria.custom import custom_criterion
+from modyn_dagster.triggering.detectors.custom import custom_detector
 from modyn_dagster.triggering.drift.custom import custom_distance
 from modyn_dagster.triggering.policy import TriggeringPolicy
 from modyn_dagster.triggering.wrappers.votes import vote_rule
@@ -36,15 +38,12 @@ def custom_policy(factory: str, config: Mapping[str, Any], *, source: str = "tri
         ImportPathError: the path cannot be imported, or its result is no ``TriggeringPolicy``.
         ConfigError: the factory refused its config.
     """
-    policy = call_factory(factory, config, source=source)
-    if not isinstance(policy, TriggeringPolicy):
-        rule = f"must return a TriggeringPolicy of modyn_dagster.triggering, not {type(policy).__name__}"
-        raise ImportPathError(source, "factory", factory, rule)
-    return policy
+    what = "a TriggeringPolicy of modyn_dagster.triggering"
+    return cast(TriggeringPolicy, made_by_factory(factory, config, TriggeringPolicy, what=what, source=source))
 
 
 def user_code_errors(spec: TriggerBase, *, source: str, field: str = "trigger") -> Iterator[ConfigError]:
-    """Errors of the user's policies, rules, criteria and metrics in a block, at any depth.
+    """Errors of the user's policies, rules, criteria, metrics and detectors in a block, at any depth.
 
     Factories are imported and called with their config. Their results are not called.
 
@@ -62,6 +61,8 @@ def user_code_errors(spec: TriggerBase, *, source: str, field: str = "trigger") 
             for name, metric in spec.metrics.items() if isinstance(spec, DriftTriggerSpec) else ():
                 if isinstance(metric, CustomMetric):
                     yield from _errors_of(partial(custom_distance, metric, source=source, field=f"{field}.metrics.{name}"))
+        case DetectorTriggerSpec(detector=CustomDetectorSpec() as detector):
+            yield from _errors_of(partial(custom_detector, detector, source=source, field=f"{field}.detector"))
         case EnsembleTriggerSpec():
             if isinstance(spec.rule, CustomRule):
                 yield from _construction_errors(spec, source, field)

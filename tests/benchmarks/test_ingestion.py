@@ -56,7 +56,7 @@ def test_an_unknown_figure_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: p
     with pytest.raises(SystemExit) as refused:
         main()
     assert refused.value.code == 2
-    assert "no group F99; there are F14, F15, F16" in capsys.readouterr().err
+    assert "no group F99; there are F14, F15, F15.late, F16" in capsys.readouterr().err
 
 
 @pytest.mark.soak("benchmarks")

@@ -1,19 +1,21 @@
 """Statements of users: what they may consist of, without and with a database."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.elements import quoted_name
 from sqlalchemy.types import UserDefinedType
 
+from modyn_dagster.catalog.access.statement_role import STATEMENT
 from modyn_dagster.catalog.datasets import sample
 from modyn_dagster.data.windows.statements import allowed
 from modyn_dagster.data.windows.statements.allowed import Statement, StatementOrigin, statement_of
 from modyn_dagster.data.windows.statements.choosing import only_read, packed, require_repeatable
-from modyn_dagster.data.windows.statements.window_samples import HELD, example_samples
+from modyn_dagster.data.windows.statements.window_samples import HELD, VIEW, lend_view, window_samples
 from modyn_dagster.errors import ConfigError
 
 Make = Callable[[Any], Any]
@@ -43,8 +45,16 @@ class OwnType(UserDefinedType[Any]):
 def parse(make: Make, monkeypatch: pytest.MonkeyPatch) -> Statement:
     monkeypatch.setattr("tests.data.test_statements.statement", make)
     return statement_of(
-        StatementOrigin("pipeline shop", "selection.strategy.statement", f"{__name__}:statement"), example_samples()
+        StatementOrigin("pipeline shop", "selection.strategy.statement", f"{__name__}:statement"), window_samples()
     )
+
+
+def lend_samples(conn: sa.Connection, rows: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Samples of a window, without attributes."""
+    HELD.create(conn)
+    if rows:
+        conn.execute(sa.insert(HELD), rows)
+    lend_view(conn, sa.select(HELD, sa.cast(sa.null(), JSONB).label("attributes")))
 
 
 statement: Make = lambda samples: sa.select(samples.c.key)  # noqa: E731 - replaced by each test
@@ -157,10 +167,10 @@ def test_everything_allowed_runs_in_postgres(engine: sa.Engine, monkeypatch: pyt
         found = parse(make, monkeypatch)
         with engine.connect() as conn:
             require_repeatable(conn, found, origin)
-            HELD.create(conn)
+            lend_samples(conn)
             only_read(conn, 10)
             conn.execute(packed(found)).all()
-            with pytest.raises(sa.exc.DBAPIError, match="read-only"):
+            with pytest.raises(sa.exc.DBAPIError, match="does not exist"):
                 conn.execute(sa.update(sample).values(label=1))
 
 
@@ -177,8 +187,7 @@ def test_many_keys_come_as_few_values(engine: sa.Engine, monkeypatch: pytest.Mon
     found = parse(ALLOWED["chance"], monkeypatch)
     rows = [{"key": key, "time": "2024-01-01"} for key in (*range(5), 1 << 22, (1 << 32) + 3)]
     with engine.connect() as conn:
-        HELD.create(conn)
-        conn.execute(sa.insert(HELD), rows)
+        lend_samples(conn, rows)
         values = conn.execute(packed(found)).tuples().all()
     assert sorted((n, len(value)) for n, value in values) == [(1, 16), (1, 16), (5, 80)]
 
@@ -188,3 +197,55 @@ def test_functions_of_the_grammar_are_none_of_the_catalog(engine: sa.Engine) -> 
     with engine.connect() as conn:
         listed = conn.scalars(sa.select(functions.c.proname).where(functions.c.proname.in_(sorted(allowed.GRAMMAR)))).all()
     assert listed == []
+
+
+#: Statements that Postgres refuses to the role by itself, whatever our own checks say, and its words.
+OUTSIDE = {
+    "another table": ("select count(*) from public.sample", "permission denied for schema public"),
+    "another table by its bare name": ("select count(*) from batch", 'relation "batch" does not exist'),
+    "the table below the view": ("select count(*) from window_sample", "permission denied for table window_sample"),
+    "passwords": ("select rolpassword from pg_authid", "permission denied for table pg_authid"),
+    "insert": ("insert into window_samples (key) values (1)", "permission denied for view|read-only transaction"),
+    "update": ("update public.sample set label = 1", "permission denied for schema public"),
+    "create": ("create table pg_temp.mine (n int)", "read-only transaction"),
+    "next number": ("select nextval('public.batch_id_seq')", "permission denied for schema public"),
+    "file": ("select pg_read_file('/etc/passwd')", "permission denied for function pg_read_file"),
+    "folder": ("select pg_ls_dir('/')", "permission denied for function pg_ls_dir"),
+    "large object": ("select lo_import('/etc/passwd')", "permission denied for function lo_import|read-only transaction"),
+    "program": ("copy (select 1) to program 'id'", "permission denied to COPY"),
+    "log": ("select pg_rotate_logfile()", "permission denied for function pg_rotate_logfile"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), OUTSIDE.values(), ids=OUTSIDE)
+def test_postgres_itself_refuses_the_role_of_statements_all_but_the_samples(text: str, words: str, engine: sa.Engine) -> None:
+    with engine.connect() as conn:
+        lend_samples(conn, [{"key": 1, "time": "2024-01-01"}])
+        only_read(conn, 10)
+        assert conn.execute(sa.select(VIEW.c.key)).scalars().all() == [1]
+        with pytest.raises(sa.exc.DBAPIError, match=words):
+            conn.exec_driver_sql(text)
+
+
+def test_neither_the_loan_nor_the_role_outlives_the_transaction(engine: sa.Engine) -> None:
+    with engine.connect() as conn:
+        lend_samples(conn)
+        writer = conn.exec_driver_sql("select current_user").scalar_one()
+        only_read(conn, 10)
+        assert conn.exec_driver_sql("select current_user").scalar_one() == STATEMENT
+        conn.rollback()
+        assert conn.exec_driver_sql("select current_user").scalar_one() == writer
+        with pytest.raises(sa.exc.ProgrammingError, match="does not exist"):
+            conn.execute(sa.select(VIEW.c.key))
+
+
+@pytest.mark.parametrize("name", ["random", "clock_timestamp", "pg_sleep", "set_config", "pg_read_file", "nextval", "lo_import"])
+def test_functions_that_do_or_depend_on_more_are_refused_by_name_or_by_what_postgres_knows_of_them(
+    name: str, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = StatementOrigin("pipeline shop", "selection.strategy.statement", "shop:mine")
+    own = lambda s: sa.select(s.c.key).where(getattr(sa.func, name)("1") == "1")  # noqa: E731
+    with pytest.raises(ConfigError, match=name), engine.connect() as conn:
+        require_repeatable(conn, parse(own, monkeypatch), origin)
+    with engine.connect() as conn, pytest.raises(ConfigError, match=name):
+        require_repeatable(conn, Statement(sa.select(VIEW.c.key), frozenset({name}), frozenset()), origin)

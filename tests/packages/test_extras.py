@@ -63,7 +63,7 @@ USES: Final[Mapping[str, str]] = {
     "xgboost": "import xgboost, modyn_dagster.training.trainers.adapters.xgboost\nprint('loaded')",
     "river": "import river, modyn_dagster.training.trainers.adapters.river\nprint('loaded')",
     "drift-river": "from modyn_dagster.spec.triggers.detector import HddmSpec\n"
-    "from modyn_dagster.triggering.stream_detectors import DetectorReader\n"
+    "from modyn_dagster.triggering.detectors import DetectorReader\n"
     "for name in ('hddm_a', 'hddm_w'):\n"
     "    reader = DetectorReader(HddmSpec(name=name))\n"
     "    assert reader.read([0.0] * 500 + [1.0] * 500) == 1, name\n"

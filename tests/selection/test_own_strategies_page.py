@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 import yaml
+from sqlalchemy.dialects.postgresql import JSONB
 
 from modyn_dagster.data.windows.statements.allowed import StatementOrigin, statement_of
 from modyn_dagster.data.windows.statements.choosing import only_read, require_repeatable
-from modyn_dagster.data.windows.statements.window_samples import HELD, example_samples
+from modyn_dagster.data.windows.statements.window_samples import HELD, lend_view, window_samples
 from modyn_dagster.selection.own import WindowSamples
 from modyn_dagster.selection.own.custom import custom_strategy
 from modyn_dagster.selection.own.user_code import selection_code_errors
@@ -72,7 +73,7 @@ def test_the_function_keeps_classes_by_a_power_of_their_sizes(shop: Path) -> Non
 
 def test_the_statement_consists_of_allowed_parts(shop: Path) -> None:
     path: Any = specs()["sql"].strategy
-    found = statement_of(StatementOrigin("pipeline shop", "selection.strategy.statement", path.statement), example_samples())
+    found = statement_of(StatementOrigin("pipeline shop", "selection.strategy.statement", path.statement), window_samples())
     assert found.has_chances
     assert found.functions == {"row_number", "count", "least", "hashint8extended"}
 
@@ -80,11 +81,12 @@ def test_the_statement_consists_of_allowed_parts(shop: Path) -> None:
 def test_the_statement_runs_in_postgres_and_keeps_so_many_of_a_group(shop: Path, engine: sa.Engine) -> None:
     path: Any = specs()["sql"].strategy
     origin = StatementOrigin("pipeline shop", "selection.strategy.statement", path.statement)
-    found = statement_of(origin, example_samples())
+    found = statement_of(origin, window_samples())
     with engine.connect() as conn:
         require_repeatable(conn, found, origin)
         HELD.create(conn)
         conn.execute(sa.insert(HELD), [{"key": key, "time": "2024-01-01"} for key in range(1200)])
+        lend_view(conn, sa.select(HELD, sa.cast(sa.null(), JSONB).label("attributes")))
         only_read(conn, 60)
         rows = conn.execute(found.select).tuples().all()
     # Without attributes all samples are of one shop.

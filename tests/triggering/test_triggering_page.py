@@ -10,9 +10,11 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
+from modyn_dagster.spec.triggers.measured import DetectorTriggerSpec
 from modyn_dagster.spec.triggers.trigger import TriggerSpec
 from modyn_dagster.triggering import build_policy, simulate
 from modyn_dagster.triggering.conformance import check_policy
+from modyn_dagster.triggering.detectors import DetectorReader
 from modyn_dagster.triggering.user_code import user_code_errors
 from tests.triggering.drift.drifting import normal, score
 
@@ -25,19 +27,21 @@ def blocks(language: str) -> list[str]:
 
 
 TRIGGERS = [yaml.safe_load(block)["trigger"] for block in blocks("yaml")]
+#: Modules of the page's package of user code.
+SHOP = ("policies", "drift", "criteria", "detectors")
 BUILT_IN = [trigger for trigger in TRIGGERS if "shop." not in str(trigger)]
 
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The page's package of user code, ``shop``, with ``policies``, ``drift`` and ``criteria``."""
+    """The page's package of user code, ``shop``, with ``policies``, ``drift``, ``criteria`` and ``detectors``."""
     (tmp_path / "shop").mkdir()
-    for name in ("policies", "drift", "criteria"):
+    for name in SHOP:
         [module] = [block for block in blocks("python") if block.startswith(f"# shop/{name}.py")]
         (tmp_path / "shop" / f"{name}.py").write_text(module)
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
-    for name in ("shop", "shop.policies", "shop.drift", "shop.criteria"):
+    for name in ("shop", *(f"shop.{module}" for module in SHOP)):
         sys.modules.pop(name, None)
 
 
@@ -81,6 +85,20 @@ def test_the_criterion_of_ones_own_passes_the_suite_and_fires_at_the_second_of_t
     check_policy(block | {"every": 10, "windows": {"by": "amount", "reference": 30, "current": 20}})
     decisions = simulate(build_policy(block | {"every": 1}), range(7), scores=[0.0, 0.0, 0.1, 0.0, 0.1, 0.1, 0.0])
     assert [decision.index for decision in decisions if decision.fire and decision.score is not None] == [5]
+
+
+def test_the_detector_of_ones_own_is_written_in_thirty_lines_passes_the_suite_and_sounds_where_errors_begin(shop):
+    assert len((shop / "shop" / "detectors.py").read_text().splitlines()) <= 30
+    [check] = [block for block in blocks("python") if "check_detector(" in block]
+    run(check, shop)
+    [block] = [trigger for trigger in TRIGGERS if "shop.detectors" in str(trigger)]
+    spec = _TRIGGER.validate_python(block)
+    assert isinstance(spec, DetectorTriggerSpec)
+    assert list(user_code_errors(spec, source="pipeline shop")) == []
+    reader = DetectorReader(spec.detector)
+    assert reader.read([0.0] * 100) == 0
+    assert reader.read([1.0] * 9) == 0
+    assert reader.read([1.0] * 2) == 1
 
 
 def test_the_policy_that_measures_passes_the_suite(shop):

@@ -10,6 +10,7 @@ from psycopg2 import sql
 
 from modyn_dagster.catalog.access.authentication import display_address
 from modyn_dagster.catalog.access.roles import DATABASES, DatabaseName, Roles, grant_rights
+from modyn_dagster.catalog.access.statement_role import make_statement_role, statement_role_problem
 from modyn_dagster.catalog.database.engine import current_revision, open_engine, transaction
 from modyn_dagster.catalog.database.urls import database_url, roles_of, server_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres, ServerStatus
@@ -38,8 +39,8 @@ def existing_databases(settings: Settings) -> dict[str, bool]:
 def create_databases(settings: Settings) -> list[str]:
     """Create the missing ones of the three databases and return their names; several processes may do so at once.
 
-    The owner makes them, and gives the writer and the reader their rights. Raises ``CatalogError`` when the owner may not
-    create databases.
+    The owner makes them, gives the writer and the reader their rights, and makes the role of statements where it may. Raises
+    ``CatalogError`` when the owner may not create databases.
     """
     with _engine(server_url(settings, "owner")) as engine:
         made = [name for name, exists in _existing(engine, settings).items() if not exists and _create(engine, name)]
@@ -47,6 +48,8 @@ def create_databases(settings: Settings) -> list[str]:
     if roles.owner != roles.writer:
         for database in DATABASES:
             _grant(settings, database, roles)
+    if settings.postgres_url is not None:
+        _make_statement_role(settings, roles.writer)
     return made
 
 
@@ -89,6 +92,7 @@ class Health:
         server: None for a server that is not the embedded one, or was never started.
         problem: reason why the server does not answer; None when it does.
         warning: more rights of the writer than it needs; None when there are none.
+        statements: reason why statements of `selection.strategy` cannot run; None when they can.
     """
 
     address: str
@@ -98,6 +102,7 @@ class Health:
     expected_revision: str
     problem: str | None
     warning: str | None = None
+    statements: str | None = None
 
     @property
     def answers(self) -> bool:
@@ -125,7 +130,7 @@ def health_of(settings: Settings) -> Health:
                 revision = current_revision(engine)
     except DatabaseDown as error:
         return Health(address, server, {}, None, head_revision(), str(error))
-    return Health(address, server, databases, revision, head_revision(), None, excessive_rights(settings))
+    return Health(address, server, databases, revision, head_revision(), None, *warnings_of(settings))
 
 
 def database_bytes(conn: sa.Connection, settings: Settings) -> dict[DatabaseName, int]:
@@ -133,6 +138,12 @@ def database_bytes(conn: sa.Connection, settings: Settings) -> dict[DatabaseName
     names = {str(database_url(settings, name).database): name for name in DATABASES}
     statement = sa.text("select datname, pg_database_size(datname) from pg_database where datname = any(:names)")
     return {names[name]: int(n_bytes) for name, n_bytes in conn.execute(statement, {"names": [*names]}).tuples()}
+
+
+def warnings_of(settings: Settings) -> tuple[str | None, str | None]:
+    """Warn of more rights of the writer than it needs, and of fewer than statements of `selection.strategy` need."""
+    with _engine(server_url(settings)) as engine, transaction(engine) as connection:
+        return excessive_rights(settings), statement_role_problem(connection)
 
 
 def excessive_rights(settings: Settings) -> str | None:
@@ -154,6 +165,14 @@ def _grant(settings: Settings, database: DatabaseName, roles: Roles) -> None:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
         with closing(connection.connection.cursor()) as cursor:
             grant_rights(cursor, database, str(url.database), roles)
+
+
+def _make_statement_role(settings: Settings, writer: str) -> None:
+    """Where the owner may not, `db upgrade` and `db status` say what to run, and nothing but statements needs it."""
+    with _engine(server_url(settings, "owner")) as engine, transaction(engine) as connection:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
+        with closing(connection.connection.cursor()) as cursor:
+            make_statement_role(cursor, writer)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Final
 from psycopg2 import extensions, sql
 
 from modyn_dagster.catalog.access.roles import DATABASES, EMBEDDED, DatabaseName, grant_rights
+from modyn_dagster.catalog.access.statement_role import make_statement_role
 
 #: Connects the superuser to a database.
 Connect = Callable[[str], extensions.connection]
@@ -62,6 +63,7 @@ def set_up_roles(connect: Connect, passwords: Mapping[str, str]) -> None:
             verifier = extensions.encrypt_password(passwords[role], name, scope=connection, algorithm="scram-sha-256")
             parts = {"role": sql.Identifier(name), "databases": databases, "password": sql.Literal(verifier)}
             cursor.execute(_RESET.format(**parts))
+        make_statement_role(cursor, EMBEDDED.writer)
         cursor.execute(_OWNED_DATABASES)
         owned = [database for (database,) in cursor.fetchall()]
     for database in owned:

@@ -5,9 +5,9 @@ from typing import Any, Final, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.errors import ConfigError, ImportPathError
+from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.composite.scores import Choice
-from modyn_dagster.imports import call_factory
+from modyn_dagster.imports import made_by_factory
 from modyn_dagster.spec.evaluation import CompositeSpec
 
 _SOURCE: Final = "evaluation.composite"
@@ -39,11 +39,8 @@ def composite_choice(block: CompositeSpec, *, source: str = _SOURCE, field: str 
         ImportPathError: the path cannot be imported, or its result cannot be called.
         ConfigError: the factory refused its config.
     """
-    choice: object = call_factory(block.factory, block.config, source=source, field=field)
-    if not callable(choice):
-        rule = f"must return a function of training ends and anchors, not {type(choice).__name__}"
-        raise ImportPathError(source, f"{field}.factory" if field else "factory", block.factory, rule)
-    return cast(CompositeChoice, choice)
+    what = "a function of training ends and anchors"
+    return cast(CompositeChoice, made_by_factory(block.factory, block.config, what=what, source=source, field=field))
 
 
 def check_composite_code(block: CompositeSpec | None, *, source: str) -> None:

@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol, cast
 
 import numpy as np
 
-from modyn_dagster.errors import ConfigError, ImportPathError
+from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.intervals.kinds import TickInterval, TickSpan, Training
-from modyn_dagster.imports import call_factory
+from modyn_dagster.imports import made_by_factory
 from modyn_dagster.spec.base import as_time
 from modyn_dagster.spec.intervals import CustomIntervals, IntervalBlock
 
@@ -48,11 +48,8 @@ def interval_generator(block: CustomIntervals, *, source: str = _SOURCE, field: 
         ImportPathError: the path cannot be imported, or its result cannot be called.
         ConfigError: the factory refused its config.
     """
-    generator: object = call_factory(block.factory, block.config, source=source, field=field)
-    if not callable(generator):
-        rule = f"must return a function of a start, an end and trainings, not {type(generator).__name__}"
-        raise ImportPathError(source, f"{field}.factory" if field else "factory", block.factory, rule)
-    return cast(IntervalGenerator, generator)
+    what = "a function of a start, an end and trainings"
+    return cast(IntervalGenerator, made_by_factory(block.factory, block.config, what=what, source=source, field=field))
 
 
 def check_interval_code(block: IntervalBlock, *, source: str) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
-from modyn_dagster.errors import ConfigError, ImportPathError
-from modyn_dagster.imports import call_factory
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.imports import made_by_factory
 from modyn_dagster.model_store.format.hash_tree import ModelId
 from modyn_dagster.model_store.format.metadata import ModelMetadata
 from modyn_dagster.model_store.strategies.estimates import Estimate, estimates
@@ -57,11 +57,8 @@ def storage_choice(factory: str, config: Mapping[str, Any], *, source: str, fiel
         ImportPathError: the path cannot be imported, or its result cannot be called.
         ConfigError: the factory refused its config.
     """
-    choice: object = call_factory(factory, config, source=source, field=field)
-    if not callable(choice):
-        rule = f"must return a function of offers and a model, not {type(choice).__name__}"
-        raise ImportPathError(source, f"{field}.factory", factory, rule)
-    return cast(StorageChoice, choice)
+    what = "a function of offers and a model"
+    return cast(StorageChoice, made_by_factory(factory, config, what=what, source=source, field=field))
 
 
 def choose(writer: ModelWriter, strategy: Adaptive | Custom, metadata: ModelMetadata) -> tuple[Strategy, str]:

@@ -1,6 +1,6 @@
 """Context of a measurement: run, point, view, newest model, and its activations."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,7 @@ from modyn_dagster.triggering import DriftNeed
 from modyn_dagster.triggering.measurement import Need
 
 if TYPE_CHECKING:
-    from modyn_dagster.triggering.stream_detectors import DetectorReader
+    from modyn_dagster.triggering.detectors import DetectorReader
 
 
 _TAPS: Final[Mapping[str, str]] = {"columns": COLUMNS, "embeddings": EMBEDDING, "outputs": OUTPUTS}
@@ -41,6 +41,7 @@ class MeasurementContext:
         taps: taps of all needs, so that one pass serves every need.
         trained_at: ordinal of the batch at whose arrival the model's labels were read.
         detectors: detectors that have read with this model.
+        details_at: returns the recorded details of the measurement with this model at an earlier point, by path.
         training_set: of the model, where windows go by label; otherwise None.
     """
 
@@ -52,6 +53,7 @@ class MeasurementContext:
     taps: frozenset[str]
     trained_at: int
     detectors: "Detectors"
+    details_at: Callable[[int], Mapping[str, Mapping[str, Any]]]
     training_set: TrainingSetRow | None = None
 
     def samples(self, window: KeyRange) -> WindowValues:
@@ -90,6 +92,12 @@ class MeasurementContext:
     def is_class(self) -> bool:
         """True for a model of classes, false for a model of a target."""
         return bool(self.model.architecture["task"] == "class")
+
+    @property
+    def quantiles(self) -> Sequence[float]:
+        """Quantiles that the outputs of the model stand for; empty for other models."""
+        learns: Mapping[str, Any] = self.model.architecture.get("learns", {})
+        return tuple(learns.get("quantiles", ()))
 
 
 def tap_of(features: FeaturesSpec) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from modyn_dagster.catalog.decisions import MeasurementRow, measurements_after
+from modyn_dagster.catalog.decisions import MeasurementRow, measurements_after, measurements_at
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.triggering import Measured, Measurement, MeasurementSpec
@@ -55,6 +55,12 @@ class RecordedMeasurements:
                 rows = measurements_after(conn, self._run.id, model, point - 1, ROWS_AT_ONCE)
         self._rows = {row.point: row for row in rows}
         self._read_until = rows[-1].point if len(rows) == ROWS_AT_ONCE else math.inf
+
+
+def recorded_details(platform: Platform, run: RunRow, model_hash: str, point: int) -> Mapping[str, Mapping[str, Any]]:
+    """Details of a run's measurement with a model at a point, by path of the need; empty where none is recorded."""
+    with platform.transaction() as conn:
+        return next((row.details for row in measurements_at(conn, run.id, point) if row.model_hash == model_hash), {})
 
 
 def measurement_row(run: RunRow, point: int, needs: MeasurementSpec, measurement: Measurement) -> MeasurementRow:

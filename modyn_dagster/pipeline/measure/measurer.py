@@ -4,6 +4,7 @@ A replay and a measuring run in production call the same functions on the same b
 their answers are bit-identical.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from modyn_dagster.catalog.results.models import ModelRow, newest_model
@@ -17,7 +18,7 @@ from modyn_dagster.pipeline.measure.answers import answer_drift, answer_performa
 from modyn_dagster.pipeline.measure.detections import answer_detector
 from modyn_dagster.pipeline.measure.feature_extractor import BlockCache, FeatureExtractor
 from modyn_dagster.pipeline.measure.measurement_context import Detectors, MeasurementContext, taps_of
-from modyn_dagster.pipeline.measure.measurement_rows import json_measurement
+from modyn_dagster.pipeline.measure.measurement_rows import json_measurement, recorded_details
 from modyn_dagster.pipeline.models import predictor_of
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.triggering import (
@@ -88,7 +89,8 @@ class Measurer:
         view = view.up_to(ordinal_of(point))
         model, extractor = self._live(run, view)
         taps = frozenset().union(*(taps_of(need) for need in needs.values()))
-        known = (self._trained_at, self._detectors, self._training_set)
+        details_at = partial(recorded_details, self._platform, run, model.hash)
+        known = (self._trained_at, self._detectors, details_at, self._training_set)
         context = MeasurementContext(run, point, view, model, extractor, taps, *known)
         return json_measurement({path: _answer(context, need) for path, need in needs.items()})
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from modyn_dagster.data.windows.statements.allowed import StatementOrigin, statement_of
-from modyn_dagster.data.windows.statements.window_samples import example_samples
+from modyn_dagster.data.windows.statements.window_samples import window_samples
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import import_callable
 from modyn_dagster.selection.own.custom import custom_strategy
@@ -33,7 +33,7 @@ def _try(strategy: Strategy, source: str, field: str) -> None:
         case CustomStrategySpec(factory=factory, config=config):
             custom_strategy(factory, config, source=source, field=field)
         case SQLStrategySpec(statement=path):
-            statement_of(StatementOrigin(source, f"{field}.statement", path), example_samples())
+            statement_of(StatementOrigin(source, f"{field}.statement", path), window_samples())
         case WeightedSpec(expression=str(path)):
             import_callable(path, source=source, field=f"{field}.expression")
         case _:

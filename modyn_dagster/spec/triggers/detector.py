@@ -1,10 +1,10 @@
-"""Specs of the stream detectors of ``river``: one block per ``name``, with the fields of river."""
+"""Specs of stream detectors: those of ``river``, one block per ``name`` with the fields of river, and those of users."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from modyn_dagster.spec.base import Fraction, Spec
+from modyn_dagster.spec.base import Fraction, ImportPath, Spec
 
 
 class AdwinSpec(Spec):
@@ -61,4 +61,18 @@ class HddmSpec(Spec):
     drift_confidence: Fraction = 0.001
 
 
-DetectorSpec = Annotated[AdwinSpec | KswinSpec | PageHinkleySpec | DdmSpec | EddmSpec | HddmSpec, Field(discriminator="name")]
+class CustomDetectorSpec(Spec):
+    """A detector of the user's: ``factory(**config)`` returns one that reads value after value, with JSON state."""
+
+    name: Literal["custom"]
+    factory: ImportPath
+    config: dict[str, Any] = {}
+
+
+RiverDetectorSpec = AdwinSpec | KswinSpec | PageHinkleySpec | DdmSpec | EddmSpec | HddmSpec
+DetectorSpec = Annotated[RiverDetectorSpec | CustomDetectorSpec, Field(discriminator="name")]
+
+
+def title_of(detector: RiverDetectorSpec | CustomDetectorSpec) -> str:
+    """Name of a detector in reasons and errors: that of river, or the user's import path."""
+    return detector.factory if isinstance(detector, CustomDetectorSpec) else detector.name

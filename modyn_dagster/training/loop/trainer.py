@@ -56,10 +56,10 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
     """Train one model.
 
     Training starts from the ``previous`` model (callers pass it where the spec says ``use_previous_model``), else from
-    ``initial`` weights, else from scratch. These must fit the model; of a pretrained one (``spec.is_pretrained``, without
-    ``initial_weights``) those that fit are taken over. Standardisation is always fitted to this training set. ``calibrate`` are the
-    samples of early stopping. The result depends on these arguments and the hardware alone, not on ``data.fast_path`` or the
-    process.
+    ``initial`` weights, else from scratch. Initial weights must fit the model; of those of a pretrained one
+    (``spec.is_pretrained``, without ``initial_weights``) the ones that fit are taken over. Standardisation is always fitted to
+    this training set. ``calibrate`` are the samples of early stopping. The result depends on these arguments and the hardware
+    alone, not on ``data.fast_path`` or the process.
 
     ``checkpoint`` is the file for the state, written as ``spec.checkpoint`` says. A file of the same training (the same
     arguments, libraries and hardware) resumes it, with the bits of an uninterrupted training. Callers resolve a schedule of
@@ -96,11 +96,11 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
         fingerprint_of = partial(fingerprint, spec, sets, previous or initial, task, seed=seed, surroundings=environment)
         saver = Checkpointer(checkpoint, spec.checkpoint, fingerprint_of, team)
         state = saver.load()
-        relabeling = Relabeling(spec.label_transform, task.kind, source)
+        relabeling = Relabeling(spec.label_transform, task.kind, source, spec.task)
         dataset_task, task = task, relabeling.task(task)
         division = Division.of(spec, data, task, seed=seed, source=source)
         statistics = measure_dataset(spec, division.data, task, parsing, relabeling, previous)
-        n_outputs = n_outputs_of(task, statistics, previous)
+        n_outputs = n_outputs_of(spec, task, statistics, previous)
         network, report = initial_network(spec, statistics, n_outputs, previous, initial, source)
         begin_alike(spec, network, shares, source=source)
         place: dict[str, Any] = {"device": fabric.device, "sharing": shares}

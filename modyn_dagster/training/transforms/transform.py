@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.errors import BadSample, ConfigError, ModynError, TrainingError, WrongShape
-from modyn_dagster.imports import call_factory, import_callable
+from modyn_dagster.imports import import_callable, made_by_factory
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.reproducibility.determinism import seed_generators
 from modyn_dagster.reproducibility.randomness import hash_keys, seed_for
@@ -141,11 +141,9 @@ def _callable(spec: TransformSpec, field: str, source: str) -> Callable[..., Any
     if spec.function is not None:
         function = import_callable(spec.function, source=source, field=f"{field}.function")
         return partial(function, **spec.config) if spec.config else function
-    made = call_factory(str(spec.factory), spec.config, source=source, field=field)
-    if not callable(made):
-        rule = f"must return a callable (tensor) -> tensor, not {type(made).__name__}"
-        raise ConfigError(source, f"{field}.factory", spec.factory, rule)
-    return made  # type: ignore[no-any-return]  # just seen to be callable
+    what = "a callable (tensor) -> tensor"
+    made: Callable[..., Any] = made_by_factory(str(spec.factory), spec.config, what=what, source=source, field=field)
+    return made
 
 
 def _takes_rng(function: Callable[..., Any]) -> bool:

@@ -1,7 +1,8 @@
 """Decision criteria of the user's own, by import path."""
 
-from modyn_dagster.errors import ImportPathError
-from modyn_dagster.imports import call_factory
+from typing import cast
+
+from modyn_dagster.imports import made_by_factory
 from modyn_dagster.spec.triggers.decision import CustomCriterionRule, Direction
 from modyn_dagster.triggering.criteria.criterion import Criterion
 
@@ -21,8 +22,8 @@ def custom_criterion(
         ImportPathError: the path cannot be imported, or its result is no ``Criterion``.
         ConfigError: the factory refused its config.
     """
-    criterion = call_factory(rule.factory, rule.config, source=source, field=field, direction=direction)
-    if not isinstance(criterion, Criterion):
-        message = f"must return a Criterion of modyn_dagster.triggering.criteria, not {type(criterion).__name__}"
-        raise ImportPathError(source, f"{field}.factory", rule.factory, message)
-    return criterion
+    what = "a Criterion of modyn_dagster.triggering.criteria"
+    factory, config = rule.factory, rule.config
+    return cast(
+        Criterion, made_by_factory(factory, config, Criterion, what=what, source=source, field=field, direction=direction)
+    )

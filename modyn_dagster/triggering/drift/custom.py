@@ -7,8 +7,8 @@ from typing import Any, Final, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.errors import ConfigError, ImportPathError, ModynError
-from modyn_dagster.imports import call_factory
+from modyn_dagster.errors import ConfigError, ModynError
+from modyn_dagster.imports import made_by_factory
 from modyn_dagster.spec.triggers.drift import CustomMetric
 from modyn_dagster.triggering.drift.score import Score, permutation_p_value, split_indicators
 from modyn_dagster.triggering.drift.windows import Features, Float64, Windows
@@ -41,11 +41,8 @@ def custom_distance(spec: CustomMetric, *, source: str = SOURCE, field: str = "m
         ImportPathError: the path cannot be imported, or its result cannot be called.
         ConfigError: the factory refused its config.
     """
-    distance: object = call_factory(spec.factory, spec.config, source=source, field=field)
-    if not callable(distance):
-        rule = f"must return a function of two windows and a generator, not {type(distance).__name__}"
-        raise ImportPathError(source, f"{field}.factory", spec.factory, rule)
-    return cast(DriftDistance, distance)
+    what = "a function of two windows and a generator"
+    return cast(DriftDistance, made_by_factory(spec.factory, spec.config, what=what, source=source, field=field))
 
 
 def custom(spec: CustomMetric, windows: Windows, *, p_value: bool) -> Score:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from modyn_dagster.keys import KeyRange
-from modyn_dagster.spec.triggers.detector import DetectorSpec
+from modyn_dagster.spec.triggers.detector import DetectorSpec, title_of
 from modyn_dagster.triggering.measurement import DetectorNeed, Measured
 from modyn_dagster.triggering.policies.batched import BatchedPolicy, DecisionPoint, Warmup, value_of
 from modyn_dagster.triggering.policy import Decision, State
@@ -46,7 +46,7 @@ class DetectorPolicy(BatchedPolicy):
     def judge(self, point: DecisionPoint, measured: Measured | None) -> Decision:
         """Fire at one detection or more."""
         detections = value_of(measured, "detections", point.key)
-        name = self.detector.name
+        name = title_of(self.detector)
         if detections is None:
             return Decision(False, point.key, f"{name} had nothing to read here")
         times = f"{detections:g} time{'' if detections == 1 else 's'}"

@@ -16,7 +16,7 @@ from modyn_dagster.pipeline.context import trained_contexts
 from modyn_dagster.pipeline.measure.measurer import Measurer
 from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed
-from modyn_dagster.triggering.stream_detectors import DetectorReader
+from modyn_dagster.triggering.detectors import DetectorReader
 from tests.pipeline.labels.first_labels import FirstLabel, between, first_labels, label_then, predicted
 from tests.pipeline.labels.laws import DAYS, GAP, Delivery, drawn_labels, replayed
 from tests.pipeline.labels.pipelines import COST, pipeline_of

@@ -15,7 +15,7 @@ from modyn_dagster.keys import KeyRange
 from modyn_dagster.reproducibility.randomness import rng_for, seed_for
 from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed, Measured, ModelTrained, build_policy
-from modyn_dagster.triggering.stream_detectors import DetectorReader
+from modyn_dagster.triggering.detectors import DetectorReader
 from tests.triggering.laws import one_batch
 from tests.triggering.measured import decide, point_of
 

@@ -1,4 +1,4 @@
-"""Run of a user's statement over the samples of a window, in a transaction that only reads."""
+"""Run of a user's statement over the samples of a window, in a transaction that only reads, by a role that reads them alone."""
 
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -9,10 +9,11 @@ import psycopg2
 import sqlalchemy as sa
 from psycopg2 import errorcodes
 
+from modyn_dagster.catalog.access.statement_role import STATEMENT, require_statement_role
 from modyn_dagster.catalog.database.engine import named_faults
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.data.windows.statements.allowed import GRAMMAR, Statement, StatementOrigin, statement_of, volatile
-from modyn_dagster.data.windows.statements.window_samples import hold_samples
+from modyn_dagster.data.windows.statements.window_samples import hold_samples, window_samples
 from modyn_dagster.errors import SelectionError
 from modyn_dagster.keys import KeyArray
 
@@ -49,13 +50,16 @@ def chosen_rows(view: DatasetView, keys: Iterable[KeyArray], origin: StatementOr
 
     Raises:
         ConfigError: the statement uses what is not allowed, such as a function whose result depends on more than its arguments.
+        CatalogError: the server has no role for statements, or the writer may not take it on.
         SelectionError: Postgres cannot compute it, it took too long, or a key is null.
     """
     with named_faults(view.engine), view.engine.connect() as conn:
         try:
-            # The transaction is rolled back in any case, and the temporary table with it.
-            statement = statement_of(origin, hold_samples(conn, view, keys))
+            # The transaction is rolled back in any case, and the temporary relations with it.
+            statement = statement_of(origin, window_samples())
+            require_statement_role(conn)
             require_repeatable(conn, statement, origin)
+            hold_samples(conn, view, keys)
             only_read(conn, seconds)
             return _rows(conn.execute(packed(statement)).tuples(), statement, origin)
         except sa.exc.DBAPIError as error:
@@ -66,12 +70,17 @@ def chosen_rows(view: DatasetView, keys: Iterable[KeyArray], origin: StatementOr
 
 
 def only_read(conn: sa.Connection, seconds: int) -> None:
-    """Let the rest of a transaction write nothing, and compute in one order: parallel workers hand out rows in another one."""
+    """Let the rest of a transaction write nothing, read the window's samples alone, and compute in one order.
+
+    Parallel workers hand out rows in another order.
+    """
     settings = {
         "transaction_read_only": "on",
         "max_parallel_workers_per_gather": "0",
         "synchronize_seqscans": "off",
         "statement_timeout": f"{seconds}s",
+        "search_path": "pg_catalog, pg_temp",
+        "role": STATEMENT,
     }
     conn.execute(sa.select(*(sa.func.set_config(name, value, True) for name, value in settings.items())))
 

@@ -1,4 +1,4 @@
-"""Samples of a window as a relation in Postgres: keys, times, labels as of the trigger's position, and attributes."""
+"""Samples of a window as a view in Postgres: keys, times, labels as of the trigger's position, and attributes."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.compiler import compiles
 
 from modyn_dagster.catalog.database.mapping import TIME
 from modyn_dagster.catalog.datasets import sample
@@ -27,15 +28,31 @@ HELD: Final = sa.Table(
 )
 
 
-def example_samples() -> sa.Subquery:
-    """Samples of no window, to look at a statement without a database."""
-    return _selectable(sa.cast(sa.null(), JSONB))
+#: Temporary view of the samples with their attributes: the one relation that a statement's role may read.
+VIEW: Final = sa.table("window_samples", *(sa.column(c.name, c.type) for c in HELD.c), sa.column("attributes", JSONB))
 
 
-def hold_samples(conn: sa.Connection, view: DatasetView, keys: Iterable[KeyArray]) -> sa.Subquery:
-    """Write samples of a view into a temporary table of the transaction, and return them with their attributes.
+class _CreateView(sa.schema.ExecutableDDLElement):
+    """``CREATE TEMPORARY VIEW`` of a select; its values are written out, as a view has no parameters."""
 
-    Labels are those known at the view's position.
+    def __init__(self, select: sa.Select[Any]) -> None:
+        self.select = select
+
+
+@compiles(_CreateView)
+def _view_ddl(element: _CreateView, compiler: Any, **_: Any) -> str:
+    return f"CREATE TEMPORARY VIEW {VIEW.name} AS {compiler.sql_compiler.process(element.select, literal_binds=True)}"
+
+
+def window_samples() -> sa.Subquery:
+    """Samples as a statement gets them: those of the view, or of no window as long as nobody runs it."""
+    return sa.select(VIEW).subquery("samples")
+
+
+def hold_samples(conn: sa.Connection, view: DatasetView, keys: Iterable[KeyArray]) -> None:
+    """Write samples into a temporary table, and lend the view of them with their attributes to the role of statements.
+
+    Labels are those known at the view's position. Table, view and loan end with the transaction, which is rolled back.
 
     Args:
         conn: in a transaction that may write.
@@ -51,14 +68,18 @@ def hold_samples(conn: sa.Connection, view: DatasetView, keys: Iterable[KeyArray
                 copy_rows(conn, HELD.name, rows)
     # Planned without it, a join takes an empty table for granted.
     conn.exec_driver_sql("ANALYZE window_sample")
-    if not view.spec.attributes or first is None:
-        return _selectable(sa.cast(sa.null(), JSONB))
-    there = (sample.c.dataset_id == view.row.id) & sample.c.key.between(first, last) & (sample.c.key == HELD.c.key)
-    return _selectable(sample.c.attributes, HELD.join(sample, there))
+    attributes: sa.ColumnElement[Any] = sa.cast(sa.null(), JSONB)
+    source: sa.FromClause = HELD
+    if view.spec.attributes and first is not None:
+        there = (sample.c.dataset_id == view.row.id) & sample.c.key.between(first, last) & (sample.c.key == HELD.c.key)
+        attributes, source = sample.c.attributes, HELD.join(sample, there)
+    lend_view(conn, sa.select(HELD, attributes.label("attributes")).select_from(source))
 
 
-def _selectable(attributes: sa.ColumnElement[Any], source: sa.FromClause = HELD) -> sa.Subquery:
-    return sa.select(HELD, attributes.label("attributes")).select_from(source).subquery("samples")
+def lend_view(conn: sa.Connection, samples: sa.Select[Any]) -> None:
+    """Make the view of a select, and let the role of statements read it."""
+    conn.execute(_CreateView(samples))
+    conn.exec_driver_sql("GRANT SELECT ON window_samples TO modyn_statement")
 
 
 def _rows(view: DatasetView, keys: KeyArray) -> Iterator[SampleRows]:

@@ -9,57 +9,37 @@ import numpy.typing as npt
 
 from modyn_dagster.errors import ConfigError, MissingExtra
 from modyn_dagster.reproducibility.randomness import seed_for
-from modyn_dagster.spec.triggers.detector import AdwinSpec, DdmSpec, DetectorSpec, EddmSpec, HddmSpec, KswinSpec, PageHinkleySpec
+from modyn_dagster.spec.triggers.detector import (
+    AdwinSpec,
+    DdmSpec,
+    EddmSpec,
+    HddmSpec,
+    KswinSpec,
+    PageHinkleySpec,
+    RiverDetectorSpec,
+)
 
 
-class DetectorReader:
-    """Detector that reads a stream piece by piece; its detections do not depend on the cuts.
-
-    The detector starts afresh after a detection, as river's detectors do.
+class RiverDetector:
+    """Detector of river, which starts afresh after a detection.
 
     Args:
-        spec: of the detector, with its source.
-
-    Attributes:
-        n_read: number of values read.
-        total: sum of the values, added up one by one, so that it does not depend on the cuts.
+        spec: name and fields.
 
     Raises:
         MissingExtra: river is not installed.
-
-    >>> reader = DetectorReader(AdwinSpec(name="adwin"))
-    >>> reader.read([0.0] * 500), reader.read([1.0] * 500), reader.n_read
-    (0, 1, 1000)
     """
 
-    def __init__(self, spec: DetectorSpec) -> None:
-        self.spec = spec
-        self.n_read = 0
-        self.total = 0.0
+    def __init__(self, spec: RiverDetectorSpec) -> None:
         self._detector = _river_detector(spec)
 
-    def read(self, values: npt.ArrayLike, after: int = 0) -> int:
-        """Read values and count the detections among them from index ``after`` on.
-
-        Args:
-            values: ``[n]``, in order: 0/1 errors, absolute errors or scores. ddm and eddm read 0/1, hddm values in [0, 1].
-            after: index of the first value at which a detection counts.
-
-        Raises:
-            ConfigError: the detector cannot read such values.
-        """
-        stream = np.asarray(values, dtype=np.float64)
-        _check_values(self.spec, stream)
-        detections = 0
-        for index, value in enumerate(stream.tolist()):
-            self._detector.update(value)
-            detections += bool(self._detector.drift_detected) and index >= after
-            self.total += value
-        self.n_read += len(stream)
-        return detections
+    def update(self, value: float) -> bool:
+        """Read a value, and tell whether the detector sounds at it."""
+        self._detector.update(value)
+        return bool(self._detector.drift_detected)
 
 
-def _river_detector(spec: DetectorSpec) -> Any:
+def _river_detector(spec: RiverDetectorSpec) -> Any:
     """Detector of river, which has no type hints."""
     if find_spec("river") is None:
         raise MissingExtra("trigger", "detector.name", spec.name, package="river", extra="drift-river")
@@ -86,9 +66,8 @@ def _river_detector(spec: DetectorSpec) -> Any:
             return hddm(drift_confidence=spec.drift_confidence)
 
 
-def _check_values(spec: DetectorSpec, stream: npt.NDArray[np.float64]) -> None:
-    if stream.ndim != 1 or not np.isfinite(stream).all():
-        raise ValueError(f"values must be finite numbers of shape [n], not of shape {list(stream.shape)}")
+def require_readable(spec: RiverDetectorSpec, stream: npt.NDArray[np.float64]) -> None:
+    """Raise ``ConfigError`` where a detector of river cannot read the values of a stream, ``[n]``."""
     if isinstance(spec, DdmSpec | EddmSpec):
         readable, rule = ((stream == 0) | (stream == 1)).all(), "reads 0/1 errors of classes only"
     elif isinstance(spec, HddmSpec):
