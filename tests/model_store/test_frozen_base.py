@@ -24,7 +24,7 @@ def own_bytes(store: ModelStore) -> int:
     return sum(store.size(model) for model in store.list())
 
 
-@pytest.mark.parametrize("in_chain", [True, False])
+@pytest.mark.parametrize("in_chain", [pytest.param(True, marks=pytest.mark.soak("laws-models")), False])
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=["snapshot", "layers", "delta", "adaptive", "adaptive_in_a_hurry"])
 def test_a_frozen_base_is_stored_once_whatever_the_strategy(tmp_path: Path, strategy: Strategy, in_chain: bool) -> None:
     store, base = ModelStore(tmp_path), None

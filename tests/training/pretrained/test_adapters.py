@@ -92,7 +92,13 @@ class DyingFile(CheckpointFile):
 
 
 @pytest.mark.parametrize(
-    "pretrained", [{"lora": LORA}, {"freeze": ["stem.*", "norm.*"]}, {"layer_decay": 0.5}], ids=["lora", "freeze", "decay"]
+    "pretrained",
+    [
+        {"lora": LORA},
+        pytest.param({"freeze": ["stem.*", "norm.*"]}, marks=pytest.mark.soak("laws-training")),
+        pytest.param({"layer_decay": 0.5}, marks=pytest.mark.soak("laws-training")),
+    ],
+    ids=["lora", "freeze", "decay"],
 )
 def test_a_killed_training_goes_on_with_the_same_bits(separable: Table, tmp_path: Path, pretrained: dict[str, Any]) -> None:
     weights = body_of(trained(separable, spec_of(model=MODEL)).state_dict)

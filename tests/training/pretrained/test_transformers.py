@@ -101,6 +101,7 @@ def test_outputs_are_those_of_transformers_itself(project: Path) -> None:
     np.testing.assert_allclose(outputs(found, images()), expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.soak("laws-training")
 def test_a_residual_network_is_frozen_but_for_its_head(project: Path) -> None:
     write_resnet(project / "resnet")
     spec = image_spec("resnet", pretrained={"freeze": ["model.resnet.*"]}, **ADAM)
@@ -110,6 +111,7 @@ def test_a_residual_network_is_frozen_but_for_its_head(project: Path) -> None:
     assert changed == {"body.model.classifier.1.weight", "body.model.classifier.1.bias"}
 
 
+@pytest.mark.soak("laws-training")
 def test_a_target_has_one_output(project: Path) -> None:
     write_bert(project / "bert")
     table = texts()
@@ -129,6 +131,7 @@ def test_a_model_goes_on_from_the_one_before_without_the_weights_of_the_folder(p
     assert_same_bits(after.state_dict, before.state_dict)
 
 
+@pytest.mark.soak("laws-training")
 def test_a_configuration_alone_makes_fresh_weights(project: Path) -> None:
     write_bert(project / "bert")
     config = json.loads((project / "bert" / "config.json").read_text())
@@ -137,6 +140,7 @@ def test_a_configuration_alone_makes_fresh_weights(project: Path) -> None:
     assert found.losses[-1] < found.losses[0]
 
 
+@pytest.mark.soak("laws-training")
 def test_padding_changes_no_output(project: Path) -> None:
     write_bert(project / "bert")
     found = fine_tuned(texts(), text_spec(**STILL), project)
