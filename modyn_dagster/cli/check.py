@@ -18,7 +18,7 @@ from modyn_dagster.pipeline.label_bias import label_bias_warnings
 from modyn_dagster.pipeline.label_delays import check_label_arrivals, check_label_delay
 from modyn_dagster.pipeline.operate.notification.command import program_path
 from modyn_dagster.pipeline.operate.notification.signature import webhook_key
-from modyn_dagster.pipeline.preflight import check_storage_code, unlabelled_errors
+from modyn_dagster.pipeline.preflight import check_pretrained, check_storage_code, unlabelled_errors
 from modyn_dagster.pipeline.tasks.refusals import task_errors
 from modyn_dagster.reproducibility.devices import resolve_device
 from modyn_dagster.selection.own.user_code import selection_code_errors
@@ -143,6 +143,7 @@ def _pipeline_errors(project: Project, pipeline: PipelineSpec) -> Iterator[Confi
         yield from task_errors(pipeline, dataset)
     if not missing:
         yield from trainer_errors(pipeline, dataset)
+        yield from _errors_of(partial(check_pretrained, pipeline, dataset, project.folder))
 
 
 def _errors_of(step: Callable[[], object]) -> Iterator[ConfigError]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import chain
+from pathlib import Path
 from typing import Final
 
 from modyn_dagster.data.tasks import task_kind
@@ -171,8 +172,21 @@ def unlabelled_errors(pipeline: PipelineSpec, dataset: DatasetSpec) -> Iterator[
         yield error
 
 
-def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
+def check_pretrained(pipeline: PipelineSpec, dataset: DatasetSpec, folder: Path) -> None:
+    """Compare a pretrained model with its files, in the project's folder, and with the names in its spec.
+
+    Raises ``ConfigError``; does nothing for other models, so that these need no torch here.
+    """
+    if pipeline.training.is_pretrained:
+        from modyn_dagster.training.pretrained.checks import require_fine_tunable
+
+        require_fine_tunable(pipeline, dataset, folder)
+
+
+def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec, folder: Path | None = None) -> None:
     """Import the user code of a pipeline, build its samplers, and check its metrics and triggers against the dataset.
+
+    Files of pretrained models are looked for in ``folder``, that of the project; without it they are not checked.
 
     Raises:
         ImportPathError: user code fails to import or cannot be called.
@@ -196,6 +210,8 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     check_user_code(pipeline.training, source=source)
     for error in trainer_errors(pipeline, dataset):
         raise error
+    if folder is not None:
+        check_pretrained(pipeline, dataset, folder)
     check_task(pipeline.training, given, source=source)
     check_ranks(pipeline.training, source=source)
     if pipeline.training.early_stopping is not None and dataset.split.calibrate == 0:

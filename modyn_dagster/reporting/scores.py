@@ -66,6 +66,7 @@ class IntervalScore:
         seen_in_training: the model was trained on samples of the interval.
         low: lower end of the confidence interval, if there is one.
         high: its upper end.
+        possibly_seen: the interval begins before the time up to which the pretrained model may have seen the data.
         late: the score with the labels that have arrived until now, and label coverages; None where labels arrive with samples.
     """
 
@@ -79,6 +80,7 @@ class IntervalScore:
     low: float | None = None
     high: float | None = None
     late: LateScore | None = None
+    possibly_seen: bool = False
 
     @property
     def interval(self) -> Interval:
@@ -98,6 +100,7 @@ class IntervalScore:
             "low": self.low,
             "high": self.high,
             **({} if self.late is None else {"late": asdict(self.late)}),
+            **({"possibly_seen": True} if self.possibly_seen else {}),
         }
 
 
@@ -121,6 +124,7 @@ def composite_series(
     metric: str,
     evaluation: EvaluationSpec | None = None,
     served: Sequence[tuple[datetime, int]] = (),
+    pretrained_until: datetime | None = None,
 ) -> CompositeSeries:
     """Currently active and currently trained scores of one run, those of the champion of the time and of the user's composite.
 
@@ -130,8 +134,9 @@ def composite_series(
         metric: to read.
         evaluation: block of the run's spec, for anchors and the user's composite; default: anchors at the starts.
         served: stream times at which models became the champion, with the ordinals of their triggers.
+        pretrained_until: time up to which a pretrained model may have seen the data.
     """
-    matrix = _Matrix(models, [cell for cell in cells if cell.metric == metric])
+    matrix = _Matrix(models, [cell for cell in cells if cell.metric == metric], pretrained_until)
     ends = times_of(model.train_end for model in models)
     spans = [(as_datetime64(start), as_datetime64(end)) for start, end in matrix.intervals]
     moments = [s if evaluation is None else anchor_of(evaluation.intervals, s, e) for s, e in spans]
@@ -168,7 +173,10 @@ def final_scores(scores: Sequence[IntervalScore]) -> list[IntervalScore]:
 class _Matrix:
     """Cells of one metric by model and interval."""
 
-    def __init__(self, models: Sequence[ModelRow], cells: Sequence[EvaluationRow]) -> None:
+    def __init__(
+        self, models: Sequence[ModelRow], cells: Sequence[EvaluationRow], pretrained_until: datetime | None = None
+    ) -> None:
+        self._until = pretrained_until
         self.intervals: list[Interval] = sorted({(cell.interval_start, cell.interval_end) for cell in cells})
         self._ordinals = [model.ordinal for model in models]
         self._cells = {(cell.ordinal, (cell.interval_start, cell.interval_end)): cell for cell in cells}
@@ -188,7 +196,8 @@ class _Matrix:
         if cell is None:
             return IntervalScore(*interval, None, NOT_EVALUATED, self._n_samples[interval], ordinal, False)
         score = IntervalScore(*interval, cell.value, cell.undefined, cell.n_samples, ordinal, cell.seen_in_training)
-        return replace(score, low=cell.low, high=cell.high, late=LateScore.of(cell))
+        possibly_seen = self._until is not None and cell.interval_start < self._until
+        return replace(score, low=cell.low, high=cell.high, late=LateScore.of(cell), possibly_seen=possibly_seen)
 
 
 def spec_of(run: RunRow) -> PipelineSpec:

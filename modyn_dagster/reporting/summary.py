@@ -57,6 +57,7 @@ class RunSummary:
         served: scores of the champion of the time, one per interval; empty where the pipeline promotes nothing.
         own: scores of the composite model of the user's, one per interval; empty without one.
         composite: its name.
+        pretrained_until: time up to which the pretrained model may have seen the data; None for none.
         promotions: tests and their ends; None where the pipeline promotes nothing.
         label_delay: simulated delay of labels in words; None for none.
         taken_over: predictions that equal models of other runs had made; no part of ``seconds`` and ``n_bytes``.
@@ -83,6 +84,7 @@ class RunSummary:
     promotions: PromotionCounts | None = None
     own: tuple[IntervalScore, ...] = ()
     composite: str | None = None
+    pretrained_until: datetime | None = None
 
     @property
     def total_seconds(self) -> float:
@@ -132,6 +134,7 @@ class RunSummary:
             "trained": [score.to_json() for score in self.trained],
             **self._promotions(),
             **self._composite(),
+            **({} if self.pretrained_until is None else {"pretrained_until": self.pretrained_until.isoformat()}),
             "estimated": [score.to_json() for score in self.estimated],
         }
 
@@ -159,7 +162,8 @@ def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -
     models = list_models(conn, run.id)
     cells = list_evaluations(conn, run.id)
     served = () if spec.promotion is None else served_moments(conn, run.id)
-    scores = composite_series(models, cells, chosen, spec.evaluation, served)
+    until = spec.training.possibly_seen_until
+    scores = composite_series(models, cells, chosen, spec.evaluation, served, until)
     estimates = composite_series(models, cells, name_of_estimate(chosen), spec.evaluation)
     written = bytes_by_trigger(conn, run.id)
     states = Counter(trigger.state for trigger in list_triggers(conn, run.id))
@@ -190,6 +194,7 @@ def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -
         promotions=None if spec.promotion is None else promotion_counts(conn, run.id),
         own=scores.own,
         composite=None if spec.evaluation.composite is None else spec.evaluation.composite.name,
+        pretrained_until=until,
     )
 
 

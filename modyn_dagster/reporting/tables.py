@@ -17,6 +17,9 @@ from modyn_dagster.reporting.terminal import TerminalTable
 #: Text of a missing value.
 ABSENT: Final = "–"
 
+#: Mark of intervals that begin before `pretrained.until`.
+POSSIBLY_SEEN: Final = "† the pretrained model may have seen samples of the interval"
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -102,6 +105,8 @@ def scores_table(summary: RunSummary) -> Table:
         caption += f"and {held.inside} of {held.n} scores in their intervals"
     if any(score.seen_in_training for score in summary.trained):
         caption += "; * the model saw samples of the interval in training"
+    if any(score.possibly_seen for score in (*summary.active, *summary.trained)):
+        caption += f"; {POSSIBLY_SEEN}"
     header = ("interval", "currently active", "trigger", "currently trained", "trigger", "samples", "note")
     return Table(header, tuple(rows), caption)
 
@@ -149,7 +154,14 @@ def _caption(comparison: Comparison) -> str:
 def _delays(comparison: Comparison) -> str:
     """Simulated delays of labels in words; pipelines without one see labels as they come."""
     delays = [f"{run.label} ({run.summary.label_delay})" for run in comparison.runs if run.summary.label_delay is not None]
-    return f"; labels come later by simulation: {', '.join(delays)}" if delays else ""
+    return (f"; labels come later by simulation: {', '.join(delays)}" if delays else "") + _pretrained(comparison)
+
+
+def _pretrained(comparison: Comparison) -> str:
+    """Pretrained models that may have seen intervals, with the time until which they may."""
+    marked = [(run.label, run.summary.pretrained_until) for run in comparison.runs]
+    known = [f"{label} (until {_moment(until)})" for label, until in marked if until is not None]
+    return f"; pretrained models may have seen early intervals: {', '.join(known)}" if known else ""
 
 
 def run_text(summary: RunSummary) -> str:
@@ -207,6 +219,7 @@ def _score(value: float | None) -> str:
 
 def _marked_score(score: IntervalScore) -> str:
     mark = "*" if score.seen_in_training and score.value is not None else ""
+    mark += "†" if score.possibly_seen and score.value is not None else ""
     return with_confidence(score.value, score.low, score.high) + mark + _late_text(score.late)
 
 

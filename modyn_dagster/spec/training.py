@@ -1,5 +1,6 @@
 """Specs of training: model, loss, optimizer and loop. Built-ins by ``name``, user code by ``factory`` (an import path)."""
 
+from datetime import datetime
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, PositiveInt, StringConstraints, model_validator
@@ -8,6 +9,7 @@ from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.learning.device import Device
 from modyn_dagster.spec.learning.downsampling import DownsamplingSpec
 from modyn_dagster.spec.learning.features import ColumnList, EmbeddingSpec, EncodingSpec, ImputeSpec, require_no_repeats
+from modyn_dagster.spec.learning.libraries import ImageNetworkSpec
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec, input_mismatch
 from modyn_dagster.spec.learning.objectives import ObjectiveSpec, UnlabelledKind
 from modyn_dagster.spec.learning.optimizers import (
@@ -21,6 +23,7 @@ from modyn_dagster.spec.learning.optimizers import (
     OptimizerSpec,
 )
 from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, SoundParserSpec, TextParserSpec, TokenizerParserSpec
+from modyn_dagster.spec.learning.pretrained import PretrainedSpec, pretrained_problem
 from modyn_dagster.spec.learning.tasks import LossName, TaskSpec
 from modyn_dagster.spec.learning.transforms import LabelTransform, TransformSpec
 
@@ -151,6 +154,9 @@ class TrainingSpec(Spec):
         description="A safetensors file, relative to the project, to start from where there is no previous model.",
         exclude_if=_absent,
     )
+    pretrained: PretrainedSpec | None = Field(
+        None, description="Fine-tune a pretrained model: weights of a file, frozen parameters, LoRA.", exclude_if=_absent
+    )
     checkpoint: CheckpointSpec | None = Field(
         CheckpointSpec(minutes=10), description="Write the state down now and then, so that a killed training goes on."
     )
@@ -162,6 +168,16 @@ class TrainingSpec(Spec):
     def optimizers(self) -> list[OptimizerSpec | CustomOptimizerSpec]:
         """All optimizers, as a list."""
         return self.optimizer if isinstance(self.optimizer, list) else [self.optimizer]
+
+    @property
+    def is_pretrained(self) -> bool:
+        """True for a model that is fine-tuned, and for a network of a library."""
+        return self.pretrained is not None or isinstance(self.model, ImageNetworkSpec)
+
+    @property
+    def possibly_seen_until(self) -> datetime | None:
+        """Time in UTC up to which a pretrained model may have seen the data; None where the spec gives none."""
+        return None if self.pretrained is None else self.pretrained.seen_until
 
     def at(self, trigger: int) -> Self:
         """The training at a trigger, by ordinal: with the downsampling of that trigger and no schedule."""
@@ -190,6 +206,16 @@ class TrainingSpec(Spec):
             raise ValueError("carry_optimizer needs use_previous_model: true")
         if self.precision == "16-mixed" and self.device == "cpu":
             raise ValueError("precision 16-mixed needs device cuda; a CPU has bf16-mixed")
+        return self
+
+    @model_validator(mode="after")
+    def _pretrained_fits(self) -> Self:
+        if self.pretrained is not None and (problem := pretrained_problem(self.pretrained, self.model)):
+            raise ValueError(problem)
+        if self.pretrained is not None and self.pretrained.weights is not None and self.initial_weights is not None:
+            raise ValueError("pretrained.weights and initial_weights are two beginnings: give one of them")
+        if self.pretrained is not None and self.strategy == "fsdp" and (self.pretrained.freeze or self.pretrained.lora):
+            raise ValueError("pretrained: frozen parameters are not divided among ranks: use `strategy: replicated`")
         return self
 
     @model_validator(mode="after")

@@ -117,6 +117,7 @@ class TrainedModel:
         optimizers: optimizer states, if the spec says ``carry_optimizer``.
         calibration_losses: loss of each epoch on the calibration samples of early stopping.
         epochs: ``n_samples`` and ``seconds`` per stage of each epoch.
+        pretrained: report of the pretrained weights that training began with; None without.
         surroundings: libraries, hardware, thread count and settings that decide bits beside spec, data and seed.
     """
 
@@ -131,6 +132,7 @@ class TrainedModel:
     calibration_losses: list[float] = field(default_factory=list)
     surroundings: dict[str, Any] = field(default_factory=dict)
     epochs: list[dict[str, Any]] = field(default_factory=list)
+    pretrained: dict[str, Any] | None = None
 
     def record(self) -> dict[str, Any]:
         """Record of the training for the catalog, JSON-serialisable."""
@@ -139,7 +141,7 @@ class TrainedModel:
             "epochs": self.epochs,
             "calibration_losses": self.calibration_losses,
             "surroundings": self.surroundings,
-        }
+        } | ({} if self.pretrained is None else {"pretrained": self.pretrained})
 
 
 #: Layer of raw outputs: logits, or the regression value.

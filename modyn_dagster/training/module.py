@@ -45,6 +45,8 @@ def architecture_of(
     """
     included = {"model", "parser", "standardize", "precision", "deterministic", "transforms", "label_transform"}
     content = spec.model_dump(mode="json", include=included, exclude=HOW_FIELDS["training"])
+    if spec.pretrained is not None and spec.pretrained.lora is not None:
+        content["pretrained"] = spec.pretrained.model_dump(mode="json", include={"lora"})
     if spec.transforms:
         content["seen"] = seen.to_json()
     if spec.label_transform is not None or truth_columns(spec.task):

@@ -1,5 +1,6 @@
 """`modyn-dagster check`: all errors of a project, found without a run."""
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -47,6 +48,8 @@ def write(path: Path, content: dict[str, Any]) -> None:
 def user_code(project: Path, name: str, content: str) -> str:
     (project / "code").mkdir(exist_ok=True)
     (project / "code" / f"{name}.py").write_text(content)
+    # The folder is on the path since before it was made.
+    importlib.invalidate_caches()
     sys.modules.pop(name, None)
     return name
 
@@ -610,3 +613,18 @@ class Noisy:
     result = check()
     assert result.exit_code == 1
     assert "training.model: is not deterministic: two fits to the same 100 rows gave different models" in result.stderr
+
+
+def test_a_pretrained_model_is_compared_with_its_file_and_its_patterns(project: Path) -> None:
+    def errors(**pretrained: object) -> str:
+        training = {"model": {"name": "mlp", "hidden": [4]}, "pretrained": pretrained}
+        write(project / "pipelines" / "hourly.yaml", PIPELINE | {"training": training})
+        result = check()
+        assert result.exit_code == 1
+        return result.stderr
+
+    assert "training.pretrained.weights: there is no file" in errors(weights="nowhere.safetensors")
+    assert "training.pretrained.weights: must end in .safetensors" in errors(weights="model.pt")
+    assert "training.pretrained.freeze: freezes every parameter, so nothing is trained" in errors(freeze=["*"])
+    assert "training.pretrained.freeze: fits no parameter; there are 0.weight" in errors(freeze=["stem.*"])
+    assert "training.pretrained.lora.targets: fits no linear layer" in errors(lora={"targets": ["attention"]})

@@ -36,6 +36,28 @@ USES: Final[Mapping[str, str]] = {
     "ray": _LOADED.format("resources.ray_jobs"),
     "onnx": "import onnx, onnxscript, modyn_dagster.serving.exporting\nprint('loaded')",
     "text": "from transformers import DistilBertConfig, DistilBertModel\nprint('loaded')",
+    "pretrained": "from transformers import AutoModelForSequenceClassification\n"
+    "from peft import LoraConfig, inject_adapter_in_model\n"
+    "from modyn_dagster.spec.learning.pretrained import LoraSpec\n"
+    "from modyn_dagster.training.models.fine_tuning.adapters import add_adapters\n"
+    "from torch import nn\n"
+    "add_adapters(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), LoraSpec(targets=['0']), source='x')\n"
+    "print('loaded')",
+    # torchvision's wheels on PyPI are built for CUDA; its networks need none of its kernels, but their declarations.
+    "vision": "import torch\n"
+    "declared = torch.library.Library('torchvision', 'FRAGMENT')\n"
+    "if torch.version.cuda is None:\n"
+    "    for name in ('nms', 'qnms'):\n"
+    "        declared.define(name + '(Tensor dets, Tensor scores, float iou_threshold) -> Tensor')\n"
+    "from modyn_dagster.spec.learning.libraries import TimmSpec, TorchvisionSpec\n"
+    "from modyn_dagster.training.columns.input import Input\n"
+    "from modyn_dagster.training.models import build_builtin\n"
+    "from modyn_dagster.training.models.layout import Layout\n"
+    "layout = Layout((Input('features', (), (3, 32, 32), False, None),))\n"
+    "for spec in (TorchvisionSpec(name='torchvision', network='resnet18'), TimmSpec(name='timm', network='resnet18')):\n"
+    "    network = build_builtin(spec, layout, 5).eval()\n"
+    "    assert network(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape == (2, 5), spec\n"
+    "print('loaded')",
     "sklearn": "import sklearn, skops.io, modyn_dagster.training.trainers.adapters.sklearn\nprint('loaded')",
     "lightgbm": "import lightgbm, modyn_dagster.training.trainers.adapters.lightgbm\nprint('loaded')",
     "xgboost": "import xgboost, modyn_dagster.training.trainers.adapters.xgboost\nprint('loaded')",

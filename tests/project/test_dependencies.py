@@ -18,6 +18,7 @@ EXTRAS = {
     "report",
     "onnx",
     "text",
+    "pretrained",
     "demo",
     "drift-alibi",
     "drift-evidently",

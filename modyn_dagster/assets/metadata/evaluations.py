@@ -12,6 +12,8 @@ from modyn_dagster.assets.metadata.entries import CHART, PICTURE, rounded, table
 from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from modyn_dagster.pipeline.context import TriggerContext
     from modyn_dagster.reporting.tables import Table
 
@@ -85,7 +87,7 @@ def evaluation_metadata(
         **(composite_metadata(context) if composite is None else composite),
         "dagster/row_count": len(cells),
         INTERVALS: n_intervals(cells),
-        "scores": table_entry(_cells_table(cells, spec.metrics)),
+        "scores": table_entry(cells_table(cells, spec.metrics, context.spec.training.possibly_seen_until)),
     }
     if not spec.slices:
         return metadata
@@ -111,18 +113,24 @@ def composite_metadata(context: TriggerContext) -> dict[str, Any]:
     }
 
 
-def _cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> Table:
-    from modyn_dagster.reporting.tables import Table, cell_text, interval_text
+def cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str], until: datetime | None) -> Table:
+    """Table of one model's cells: a line per interval, a column per metric.
+
+    ``until`` is the time up to which a pretrained model may have seen the data; intervals that begin before it are marked.
+    """
+    from modyn_dagster.reporting.tables import POSSIBLY_SEEN, Table, cell_text, interval_text
 
     by_place = {(cell.interval_start, cell.interval_end, cell.metric): cell for cell in cells}
     intervals = {(cell.interval_start, cell.interval_end): cell for cell in cells}
     rows = [
         (
-            interval_text(cell.interval_start, cell.interval_end) + (" *" if cell.seen_in_training else ""),
+            interval_text(cell.interval_start, cell.interval_end)
+            + (" *" if cell.seen_in_training else "")
+            + (" †" if until is not None and cell.interval_start < until else ""),
             f"{cell.n_samples:,}",
             *(cell_text(by_place.get((*place, metric))) for metric in metrics),
         )
         for place, cell in sorted(intervals.items())
     ]
-    caption = "this model; * it saw samples of the interval in training"
+    caption = "this model; * it saw samples of the interval in training" + ("" if until is None else f"; {POSSIBLY_SEEN}")
     return Table(("interval", "samples", *metrics), tuple(rows), caption)

@@ -94,7 +94,19 @@ def model_metadata(row: ModelRow) -> dict[str, Any]:
         "previous_model": row.previous_hash or "none: trained from scratch",
         "trained_from": time_text(row.train_start),
         "trained_to": time_text(row.train_end),
+        **_pretrained(row),
     } | _epochs(row)
+
+
+def _pretrained(row: ModelRow) -> dict[str, Any]:
+    """Tensors of pretrained weights that were taken over, and names of those that were not."""
+    report = row.training.get("pretrained")
+    if report is None:
+        return {}
+    names = {"missing": report["missing"], "unexpected": report["unexpected"]}
+    names["reinitialised"] = [f"{each['name']} {each['file']} -> {each['model']}" for each in report["reinitialised"]]
+    counts = ", ".join(f"{len(listed)} {kind}" for kind, listed in names.items())
+    return {"pretrained": f"{report['loaded']} tensors of the file, {counts}", "pretrained_names": names}
 
 
 def _epochs(row: ModelRow) -> dict[str, Any]:

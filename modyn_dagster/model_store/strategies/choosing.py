@@ -65,7 +65,7 @@ def choose(writer: ModelWriter, strategy: Adaptive | Custom, metadata: ModelMeta
     """The chosen strategy, and the reason with the figures behind it. Raises ``ConfigError`` for a user's choice that fails."""
     offers = list(estimates(writer, strategy.delta, metadata))
     if isinstance(strategy, Adaptive):
-        return _cheapest(strategy, offers)
+        return _without_copies(writer, *_cheapest(strategy, offers))
     since_full = 0 if writer.base is None else writer.base.metadata.since_full + 1
     situation = Situation(writer.n_bytes, None if writer.base is None else writer.base.id, since_full)
     chosen = chosen_offer(strategy.choose, strategy.name, offers, situation)
@@ -81,6 +81,16 @@ def chosen_offer(choice: StorageChoice, name: str, offers: Sequence[Estimate], m
     if not any(chosen is offer for offer in offers):
         raise ConfigError(_SOURCE, "factory", name, f"its function must return one of the {len(offers)} offers, not {chosen!r}")
     return chosen
+
+
+def _without_copies(writer: ModelWriter, strategy: Strategy, reason: str) -> tuple[Strategy, str]:
+    """Refer to other models for tensors that they hold, where a plain snapshot would mostly copy these, as with a frozen base."""
+    if not isinstance(strategy, Snapshot) or strategy.compress:
+        return strategy, reason
+    held = sum(part.leaf.n_bytes for part in writer.parts(strategy) if part.entry is not None)
+    if 2 * held < writer.n_bytes:
+        return strategy, reason
+    return Snapshot(compress=True), f"{reason}; {held / writer.n_bytes:.0%} of the bytes are in other models"
 
 
 def _cheapest(adaptive: Adaptive, offers: Sequence[Estimate]) -> tuple[Strategy, str]:

@@ -110,7 +110,7 @@ def replay(
         TriggerFailed: a trigger used up its attempts and the spec says ``on_failure: stop``.
     """
     spec = platform.pipeline(request.pipeline)
-    require_runnable(spec, platform.dataset(spec.dataset))
+    require_runnable(spec, platform.dataset(spec.dataset), platform.project.folder)
     require_replayable(spec, repeats=request.manual_of is not None)
     run, selection = begin_replay(platform, request)
     walked, has_waited = 0, False

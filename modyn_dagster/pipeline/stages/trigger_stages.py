@@ -63,7 +63,7 @@ class StageResult:
 
 def training_set_stage(context: TriggerContext) -> StageResult:
     """Select and write the training set of a claimed trigger, after the preflight check of its pipeline."""
-    require_runnable(context.spec, context.view.spec)
+    require_runnable(context.spec, context.view.spec, context.platform.project.folder)
     row = select_training_set(context)
     return _training_set(replace(context, training_set=row), row)
 

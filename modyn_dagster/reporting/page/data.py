@@ -44,6 +44,7 @@ class PipelineRecord:
         slices: matrices of parts of the samples, by name of the part, for example ``school=MIT``.
         slice_samples: samples of each part by interval, ``int64[intervals]``.
         label_delay: simulated delay of labels in words; None for none.
+        pretrained_until: time up to which its pretrained model may have seen the data, as text; None for none.
         live: table of what was live when; None for a pipeline that promotes nothing.
         confusion: true against predicted classes of the composite models; None for regressions and without predictions.
     """
@@ -65,6 +66,7 @@ class PipelineRecord:
     slice_samples: Mapping[str, Counts] = field(default_factory=dict)
     confusion: RunConfusion | None = None
     label_delay: str | None = None
+    pretrained_until: str | None = None
     live: Table | None = None
 
     @property

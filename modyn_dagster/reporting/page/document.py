@@ -84,6 +84,7 @@ def _pipeline(record: PipelineRecord, data: ReportData) -> dict[str, Any]:
         "group": record.group,
         "state": record.state,
         "labelDelay": record.label_delay,
+        "pretrainedUntil": record.pretrained_until,
         "trainEnds": _times(record.train_ends),
         "samples": record.n_samples.tolist(),
         "failed": record.n_failed,

@@ -109,7 +109,8 @@ def _record(
     several = sum(other.pipeline == run.pipeline for other in runs) > 1
     states = [trigger.state for trigger in list_triggers(conn, run.id)]
     spent = seconds_by_trigger(conn, run.id)
-    with_model, delay = {model.trigger_id for model in models}, spec_of(run).label_delay
+    spec = spec_of(run)
+    with_model, delay, until = {model.trigger_id for model in models}, spec.label_delay, spec.training.possibly_seen_until
     other: dict[str, float] = {}
     for (trigger_id, stage), seconds in spent.items():
         if trigger_id not in with_model or stage not in _STAGES:
@@ -136,6 +137,7 @@ def _record(
         slice_samples={part: _sample_counts([c for c in cells if c.subset == part], intervals) for part in parts},
         confusion=None if confusion_of is None else confusion_of(conn, run),
         label_delay=None if delay is None else delay.words(),
+        pretrained_until=None if until is None else until.isoformat(" "),
         live=None if history is None else live_table(history),
     )
 

@@ -78,7 +78,9 @@ function drawTable(rows, front) {
 
 function delays(rows) {
   const late = rows.map((row) => row.pipeline).filter((p) => p.labelDelay !== null).map((p) => `${p.label} (${p.labelDelay})`);
-  return late.length ? ` Labels come later by simulation: ${late.join(", ")}.` : "";
+  const early = rows.map((row) => row.pipeline).filter((p) => p.pretrainedUntil).map((p) => `${p.label} (until ${p.pretrainedUntil})`);
+  return (late.length ? ` Labels come later by simulation: ${late.join(", ")}.` : "") +
+    (early.length ? ` Pretrained models may have seen early intervals: ${early.join(", ")}.` : "");
 }
 
 // Champions of a pipeline that promotes models.

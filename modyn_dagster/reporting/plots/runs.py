@@ -78,6 +78,10 @@ def score_over_time(summary: RunSummary) -> Figure:
     if summary.estimated:
         plot_estimates(axes, summary.estimated, "currently active, estimated")
     mark_triggers(axes, summary)
+    seen = [score for score in (*summary.active, *summary.trained) if score.possibly_seen]
+    if seen:
+        first, last = naive_utc(min(score.start for score in seen)), naive_utc(max(score.end for score in seen))
+        axes.axvspan(first, last, color="#f3f3f3", zorder=0, label="the pretrained model may have seen these")  # type: ignore[arg-type]  # matplotlib plots dates too
     finish_scores(axes, [*summary.active, *summary.trained, *final, *summary.served, *summary.own, *summary.estimated])
     return figure
 

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
 
 from modyn_dagster.spec.base import ImportPath, Spec
-from modyn_dagster.spec.learning.parsing import Parser, SoundParserSpec, TextParserSpec
+from modyn_dagster.spec.learning.libraries import ImageNetworkSpec, LibraryModelSpec, TransformersSpec
+from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, SoundParserSpec, TextParserSpec
 from modyn_dagster.spec.learning.trainers import TrainerSpec
 
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -108,12 +109,25 @@ class CustomSpec(Spec):
 
 
 BoxedModelSpec = LogisticRegressionSpec | MLPSpec | CNNSpec | ResNetSpec | DLRMSpec | HashedTextSpec | DistilBertSpec
-ModelSpec = Annotated[BoxedModelSpec | TrainerSpec, Field(discriminator="name")] | CustomSpec
+NamedModelSpec = BoxedModelSpec | LibraryModelSpec
+
+
+def _kind_of(content: object) -> str:
+    has_name = isinstance(content, dict) and "name" in content
+    own = isinstance(content, CustomSpec) or (isinstance(content, dict) and "factory" in content and not has_name)
+    return "Own" if own else "Named"
+
+
+ModelSpec = Annotated[
+    Annotated[Annotated[NamedModelSpec | TrainerSpec, Field(discriminator="name")], Tag("Named")]
+    | Annotated[CustomSpec, Tag("Own")],
+    Discriminator(_kind_of),
+]
 
 
 def takes_rows(model: ModelSpec) -> bool:
     """Test that a model takes a row of numbers per sample, which may be standardised. Other models take arrays unchanged."""
-    if isinstance(model, CNNSpec | ResNetSpec):
+    if isinstance(model, CNNSpec | ResNetSpec | ImageNetworkSpec):
         return model.shape is not None
     return isinstance(model, LogisticRegressionSpec | MLPSpec | TrainerSpec)
 
@@ -135,7 +149,7 @@ def input_mismatch(
     return None if isinstance(model, CustomSpec) else _input_problem(model, groups, parser)
 
 
-def _input_problem(model: BoxedModelSpec | TrainerSpec, groups: Mapping[str, str] | None, parser: Parser | None) -> str | None:
+def _input_problem(model: NamedModelSpec | TrainerSpec, groups: Mapping[str, str] | None, parser: Parser | None) -> str | None:
     if isinstance(model, DLRMSpec):
         fits = groups is not None and set(groups) == {"numeric", "categorical"} and groups["categorical"].startswith("int")
         return None if fits else "dlrm takes two groups of features, `numeric` and `categorical`, the latter int32 or int64"
@@ -143,14 +157,23 @@ def _input_problem(model: BoxedModelSpec | TrainerSpec, groups: Mapping[str, str
         return f"features in groups need dlrm or a model of your own (`factory`); {model.name} takes one input"
     if isinstance(parser, SoundParserSpec) and not isinstance(model, LogisticRegressionSpec | MLPSpec):
         return f"sounds need mlp, logistic_regression or a model of your own (`factory`), not {model.name}"
-    if isinstance(model, HashedTextSpec | DistilBertSpec):
+    if _takes_texts(model):
         return _text_problem(model, parser)
-    if isinstance(model, CNNSpec | ResNetSpec) and model.shape is None and parser is None:
+    if isinstance(model, CNNSpec | ResNetSpec | ImageNetworkSpec) and model.shape is None and parser is None:
         return f"{model.name} takes images: give it a parser, or `shape` where an image is a row of numbers"
     return None
 
 
-def _text_problem(model: HashedTextSpec | DistilBertSpec, parser: Parser | None) -> str | None:
+def _takes_texts(model: NamedModelSpec | TrainerSpec) -> bool:
+    if isinstance(model, TransformersSpec):
+        return model.task == "sequence_classification"
+    return isinstance(model, HashedTextSpec | DistilBertSpec)
+
+
+def _text_problem(model: NamedModelSpec | TrainerSpec, parser: Parser | None) -> str | None:
+    if not isinstance(model, HashedTextSpec | DistilBertSpec):
+        takes_no_tokens = parser is None or isinstance(parser, TextParserSpec | ImageParserSpec)
+        return f"{model.name} takes tokens for this task: give it the parser `tokenizer`" if takes_no_tokens else None
     if parser is None:
         return f"{model.name} takes texts: give it the parser `text`"
     if isinstance(parser, TextParserSpec) and parser.text.buckets > model.buckets:

@@ -148,7 +148,7 @@ class Irreducible:
     def losses(self, plan: Plan, division: "Division", loss: SampleLoss, seed: int) -> Tensor:
         """Compute the irreducible loss of every sample to train on, ``float32[n]``."""
         # Budgets and early stopping belong to the main training alone.
-        none = dict.fromkeys(["downsampling", "early_stopping", "max_steps", "max_samples", "initial_weights"])
+        none = dict.fromkeys(["downsampling", "early_stopping", "max_steps", "max_samples", "initial_weights", "pretrained"])
         changes = none | {"carry_optimizer": False, "epochs": plan.spec.holdout.epochs or self.spec.epochs}
         spec, own = self.spec.model_copy(update=changes), seed_for(seed, "downsampling", "irreducible")
         given = {"task": self.task, "threads": self.threads, "source": self.source}

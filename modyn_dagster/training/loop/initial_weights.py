@@ -1,19 +1,28 @@
-"""Initial weights of a training: fresh ones, a file of weights, or the previous model."""
+"""Initial weights of a training: fresh ones, a file of weights, pretrained ones, or the previous model."""
 
-from collections.abc import Mapping
+import json
+import logging
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.spec.learning.tasks import QuantilesTask, truth_columns
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import PreviousModel, Task
 from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics
+from modyn_dagster.training.models.fine_tuning.adapters import add_adapters, frozen_beside_adapters
+from modyn_dagster.training.models.fine_tuning.freezing import freeze, frozen_names
+from modyn_dagster.training.models.fine_tuning.report import LoadReport, by_names_of_body, load_partially
 from modyn_dagster.training.models.layout import Layout
+from modyn_dagster.training.models.libraries.transformers import TransformersNetwork
 from modyn_dagster.training.models.network import Network, build_network
+from modyn_dagster.training.pretrained.weights_file import field_and_place
 from modyn_dagster.training.team.sharding import local
+
+logger = logging.getLogger(__name__)
 
 
 def n_outputs_of(spec: TrainingSpec, task: Task, statistics: DatasetStatistics, previous: PreviousModel | None) -> int:
@@ -37,18 +46,55 @@ def initial_network(
     previous: PreviousModel | None,
     initial: Mapping[str, Tensor] | None,
     source: str,
-) -> Network:
-    """Build a network with its initial weights, and the standardisation of the training set."""
-    network = build_network(spec, statistics.reading.features.layout, n_outputs, source=source, seen=statistics.seen)
+) -> tuple[Network, LoadReport | None]:
+    """Build a network with its initial weights, its frozen parameters, and the standardisation of the training set.
+
+    Returns with it the report of pretrained weights, where training begins with some.
+    """
+    begins = previous is None and initial is not None
+    layout, report = statistics.reading.features.layout, None
+    network = build_network(spec, layout, n_outputs, source=source, seen=statistics.seen, adapted=not begins)
     if previous is not None:
         load_previous(network, previous, statistics, n_outputs, source)
+    elif initial is not None and spec.is_pretrained and spec.initial_weights is None:
+        report = load_pretrained(network.body, initial, spec, source=source)
     elif initial is not None:
         _load_initial(network, initial, spec.initial_weights or "(given)", source)
+    _fine_tune(network, spec, fresh_adapters=begins, source=source)
     for name, scaler in network.scalers().items():
         scaler.fit(statistics.moments[name])
     if network.encode is not None:
         network.encode.keep(statistics.reading.features.encoders)
-    return network
+    return network, report
+
+
+def load_pretrained(body: nn.Module, weights: Mapping[str, Tensor], spec: TrainingSpec, *, source: str) -> LoadReport:
+    """Take over the pretrained weights that fit a body; ``ConfigError`` where none does."""
+    names = list(body.state_dict())
+    if isinstance(body, TransformersNetwork):
+        report = body.load_pretrained(weights)
+    else:
+        report = load_partially(body, by_names_of_body(weights, names))
+    field, place = field_and_place(spec)
+    report.require_some(weights, names, field=field, path=place, source=source)
+    if report.missing or report.unexpected or report.reinitialised:
+        logger.info("%s: %s: %s", source, field, json.dumps(report.to_json()))
+    return report
+
+
+def _fine_tune(network: Network, spec: TrainingSpec, *, fresh_adapters: bool, source: str) -> None:
+    """Freeze what the spec says, and add adapters where the body has none yet."""
+    if spec.pretrained is None:
+        return
+    body, lora = network.body, spec.pretrained.lora
+    frozen: Collection[str] = ()
+    if lora is not None:
+        frozen = add_adapters(body, lora, source=source) if fresh_adapters else frozen_beside_adapters(body, lora, source=source)
+        if fresh_adapters and spec.precision == "64-true":
+            body.double()
+    elif spec.pretrained.freeze is not None:
+        frozen = frozen_names(spec.pretrained.freeze, [name for name, _ in body.named_parameters()], source=source)
+    freeze(body, frozen)
 
 
 def require_finite(network: Network, n_steps: int, source: str) -> None:

@@ -1,7 +1,6 @@
 """Optimizers by name or from user code, and which of them gets which parameter."""
 
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import torch
@@ -10,6 +9,8 @@ from torch import nn
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import call_factory
 from modyn_dagster.spec.learning.optimizers import CustomOptimizerSpec, OptimizerName, OptimizerSpec, optimizer_fields
+from modyn_dagster.training.models.fine_tuning.freezing import matching
+from modyn_dagster.training.models.fine_tuning.layer_rates import decayed
 
 OPTIMIZERS: Final[dict[OptimizerName, Callable[..., torch.optim.Optimizer]]] = {
     "sgd": torch.optim.SGD,
@@ -26,36 +27,42 @@ OneSpec = OptimizerSpec | CustomOptimizerSpec
 Named = dict[str, nn.Parameter]
 
 
-def build_optimizers(specs: Sequence[OneSpec], body: nn.Module, *, source: str) -> list[torch.optim.Optimizer]:
-    """One optimizer per spec. Every parameter that can be trained has exactly one, else ``ConfigError``."""
+def build_optimizers(
+    specs: Sequence[OneSpec], body: nn.Module, *, source: str, layer_decay: float | None = None
+) -> list[torch.optim.Optimizer]:
+    """One optimizer per spec. Every parameter that can be trained has exactly one, else ``ConfigError``.
+
+    With ``layer_decay``, learning rates are those of the optimizers and groups times a power of it by layer.
+    """
     left = {name: parameter for name, parameter in body.named_parameters() if parameter.requires_grad}
     if not left:
         raise ConfigError(source, "training.model", "(module)", "has no parameter that can be trained")
     shares: list[Named] = []
     for spec, field in zip(specs, optimizer_fields(len(specs))):
-        fits = left if spec.parameters is None else matching(spec.parameters, left, field=field, source=source)
+        fits = left if spec.parameters is None else matching(spec.parameters, left, field=f"{field}.parameters", source=source)
         shares.append(dict(fits))
         left = {name: parameter for name, parameter in left.items() if name not in shares[-1]}
     if left:
         rule = f"takes no {', '.join(left)}; an optimizer without `parameters` takes all others"
         raise ConfigError(source, "training.optimizer", "(all)", rule)
     fields = optimizer_fields(len(specs))
-    return [_built(spec, share, field, source) for spec, share, field in zip(specs, shares, fields)]
+    built = []
+    for spec, share, field in zip(specs, shares, fields):
+        if not share:
+            raise ConfigError(source, field, "(all)", "the optimizers before it take all parameters")
+        parameters = _grouped(spec, share, field, source)
+        if layer_decay is not None:
+            parameters = decayed(parameters, _rate(spec), layer_decay, dict(body.named_parameters()), source=source)
+        built.append(_built(spec, parameters, field, source))
+    return built
 
 
-def matching(patterns: Sequence[str], named: Named, *, field: str, source: str) -> Named:
-    """The parameters whose names fit one of the patterns; ``ConfigError`` for a pattern that fits none."""
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in named):
-            rule = f"fits no parameter; there are {', '.join(named) or 'none left'}"
-            raise ConfigError(source, f"{field}.parameters", pattern, rule)
-    return {name: parameter for name, parameter in named.items() if any(fnmatchcase(name, each) for each in patterns)}
+def _rate(spec: OneSpec) -> float | None:
+    rate = spec.lr if isinstance(spec, OptimizerSpec) else spec.config.get("lr")
+    return float(rate) if isinstance(rate, int | float) else None
 
 
-def _built(spec: OneSpec, share: Named, field: str, source: str) -> torch.optim.Optimizer:
-    if not share:
-        raise ConfigError(source, field, "(all)", "the optimizers before it take all parameters")
-    parameters = _grouped(spec, share, field, source)
+def _built(spec: OneSpec, parameters: list[Any], field: str, source: str) -> torch.optim.Optimizer:
     if isinstance(spec, OptimizerSpec):
         try:
             return OPTIMIZERS[spec.name](parameters, **spec.settings())
@@ -74,7 +81,7 @@ def _grouped(spec: OneSpec, share: Named, field: str, source: str) -> list[Any]:
         return list(share.values())
     rest, groups = dict(share), []
     for number, group in enumerate(spec.groups):
-        found = matching(group.parameters, rest, field=f"{field}.groups[{number}]", source=source)
+        found = matching(group.parameters, rest, field=f"{field}.groups[{number}].parameters", source=source)
         own = {name: value for name in ("lr", "weight_decay") if (value := getattr(group, name)) is not None}
         groups.append({"params": list(found.values())} | own | group.config)
         rest = {name: parameter for name, parameter in rest.items() if name not in found}

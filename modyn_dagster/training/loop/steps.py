@@ -68,7 +68,8 @@ class Steps:
         sharding = None if shares is None else shares.sharding
         if sharding is None:
             fabric.to_device(network.body)
-        self._optimizers = build_optimizers(spec.optimizers, network.body, source=reading.source)
+        decay = None if spec.pretrained is None else spec.pretrained.layer_decay
+        self._optimizers = build_optimizers(spec.optimizers, network.body, source=reading.source, layer_decay=decay)
         body: Any = network.body if spec.compile is None else torch.compile(network.body, **spec.compile.model_dump())
         # In single precision, Fabric's wrappers only take time; in double precision they round the outputs to single.
         plain, self._double = spec.precision in ("32-true", "64-true"), spec.precision == "64-true"

@@ -57,8 +57,10 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
     """Train one model.
 
     Training starts from the ``previous`` model (callers pass it where the spec says ``use_previous_model``), else from
-    ``initial`` weights, else from scratch. Standardisation is always fitted to this training set. ``calibrate`` are the samples
-    of early stopping. The result depends on these arguments and the hardware alone, not on ``data.fast_path`` or the process.
+    ``initial`` weights, else from scratch. Initial weights must fit the model; of those of a pretrained one
+    (``spec.is_pretrained``, without ``initial_weights``) the ones that fit are taken over. Standardisation is always fitted to
+    this training set. ``calibrate`` are the samples of early stopping. The result depends on these arguments and the hardware
+    alone, not on ``data.fast_path`` or the process.
 
     ``checkpoint`` is the file for the state, written as ``spec.checkpoint`` says. A file of the same training (the same
     arguments, libraries and hardware) resumes it, with the bits of an uninterrupted training. Callers resolve a schedule of
@@ -101,7 +103,7 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
         statistics = measure_dataset(spec, division.data, task, parsing, relabeling, previous)
         objective = build_objective(spec, statistics.seen, source=source)
         n_outputs = n_outputs_of(spec, task, statistics, previous) if objective is None else objective.n_outputs
-        network = initial_network(spec, statistics, n_outputs, previous, initial, source)
+        network, report = initial_network(spec, statistics, n_outputs, previous, initial, source)
         begin_alike(spec, network, shares, source=source)
         place: dict[str, Any] = {"device": fabric.device, "sharing": shares, "objective": objective}
         batches = Batches(statistics, network, n_outputs, watch=watch, **place)
@@ -146,6 +148,7 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
         calibration_losses=stopping.losses if stopping is not None else [],
         surroundings=environment,
         epochs=watch.epochs,
+        pretrained=None if report is None else report.to_json(),
     )
 
 

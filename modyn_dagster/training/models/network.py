@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from modyn_dagster.errors import ConfigError, MissingExtra, WrongShape
-from modyn_dagster.imports import call_factory
+from modyn_dagster.imports import EXTRA_OF, call_factory
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec
 from modyn_dagster.spec.learning.tasks import QuantilesTask
 from modyn_dagster.spec.learning.trainers import TrainerSpec
@@ -16,6 +16,7 @@ from modyn_dagster.training.columns.encoders import Encoders
 from modyn_dagster.training.columns.input import Input
 from modyn_dagster.training.memory import Allocate
 from modyn_dagster.training.models import build_builtin
+from modyn_dagster.training.models.fine_tuning.adapters import add_adapters
 from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.standardization import Preparation, Standardize
 from modyn_dagster.training.trainers.body import TrainerBody
@@ -103,12 +104,17 @@ def call_body(body: nn.Module, inputs: Tensors, layout: Layout) -> Any:
     return body(**inputs) if layout.named else body(inputs[layout.inputs[0].name])
 
 
-def build_network(spec: TrainingSpec, layout: Layout, n_outputs: int, *, source: str, seen: Layout | None = None) -> Network:
+def build_network(
+    spec: TrainingSpec, layout: Layout, n_outputs: int, *, source: str, seen: Layout | None = None, adapted: bool = True
+) -> Network:
     """A network with fresh weights from torch's global generator. ``ConfigError`` when user code refuses to build one.
 
-    ``seen`` are the inputs as its body gets them, where transforms make others of those of ``layout``.
+    ``seen`` are the inputs as its body gets them, where transforms make others of those of ``layout``. Without ``adapted``,
+    adapters of ``pretrained.lora`` are left out.
     """
-    body = _build_body(spec.model, seen or layout, n_outputs, source)
+    body = build_body(spec.model, seen or layout, n_outputs, source)
+    if adapted and spec.pretrained is not None and spec.pretrained.lora is not None:
+        add_adapters(body, spec.pretrained.lora, source=source)
     ascending = isinstance(spec.task, QuantilesTask)
     return Network(body, layout, standardize=spec.standardize, double=spec.precision == "64-true", ascending=ascending)
 
@@ -125,7 +131,8 @@ def _key(each: Input) -> str:
     return f"{each.name}_columns"
 
 
-def _build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str) -> nn.Module:
+def build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str) -> nn.Module:
+    """Build the body that a spec names, with fresh weights. ``ConfigError`` and ``MissingExtra`` where that is impossible."""
     if isinstance(spec, TrainerSpec):
         # A classifier has two outputs at least.
         kind: TaskKind = "class" if n_outputs > 1 else "target"
@@ -136,8 +143,9 @@ def _build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str) ->
         except ValueError as error:
             raise ConfigError(source, "training.model", spec.name, str(error)) from error
         except ModuleNotFoundError as error:
-            package = error.name or "a library"
-            raise MissingExtra(source, "training.model.name", spec.name, package=package, extra="text") from error
+            package = (error.name or "a library").partition(".")[0]
+            extra = EXTRA_OF.get(package, "text")
+            raise MissingExtra(source, "training.model.name", spec.name, package=package, extra=extra) from error
     body = call_factory(
         spec.factory, spec.config, source=source, field="training.model", n_features=layout.n_features, n_outputs=n_outputs
     )

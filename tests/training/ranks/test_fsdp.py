@@ -79,7 +79,7 @@ def assert_resumed(name: str, whole: list[Ended], broken: list[Ended], resumed: 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_every_kind_of_training_is_close_with_divided_weights(ranks: int) -> None:
     # A weight that no sample of a step uses has a gradient of zero here, and none in one process.
-    kinds = {name: case for name, case in CLOSE.items() if name != "partly_used"}
+    kinds = {name: case for name, case in CLOSE.items() if name != "partly_used" and case.spec.pretrained is None}
     assert_all_close(kinds | {name: optimized(name) for name in OPTIMIZERS}, ranks)
 
 

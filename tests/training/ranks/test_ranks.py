@@ -58,6 +58,10 @@ CLOSE: Final[dict[str, Case]] = {
     "a_rank_whose_weights_are_zero": close_case(**policy("ZeroBehind"), **_DOUBLE),
     "estimates_of_a_forced_choice": close_case(**policy("Scattered"), **_DOUBLE),
     "batch_norm": close_case(model={"factory": f"{_CODE}:batch_normed"}, optimizer=_SGD, **_DOUBLE),
+    "frozen_batch_norm": close_case(
+        model={"factory": f"{_CODE}:batch_normed"}, pretrained={"freeze": ["0.*", "1.*"]}, optimizer=_SGD, **_DOUBLE
+    ),
+    "adapters": close_case(pretrained={"lora": {"rank": 2, "targets": ["0"]}}, optimizer=_SGD, **_DOUBLE),
     "batch_norm_single": close_case(model={"factory": f"{_CODE}:batch_normed"}, optimizer=_SGD),
     "batch_norm_and_uneven_shares": close_case(
         n=131, model={"factory": f"{_CODE}:batch_normed"}, optimizer=_SGD, early_stopping={}, **_DOUBLE

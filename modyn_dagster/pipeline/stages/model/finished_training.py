@@ -8,13 +8,14 @@ import torch
 
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.pipeline.context import TriggerContext
-from modyn_dagster.pipeline.models import task_of, with_class_numbers
+from modyn_dagster.pipeline.models import task_of
 from modyn_dagster.pipeline.platform import ahead_path
-from modyn_dagster.pipeline.stages.model.training import calibration_keys
+from modyn_dagster.pipeline.stages.model.training import calibration_keys, training_spec
 from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.training import CheckpointFile, TrainedModel, import_paths
 from modyn_dagster.training.checkpoint.checkpointer import training_environment
+from modyn_dagster.training.pretrained.weights_file import pretrained_files
 from modyn_dagster.values.digest import bytes_digest, checksum_of, json_digest, source_digest
 
 _FIELDS: Final = tuple(field.name for field in fields(TrainedModel))
@@ -50,9 +51,10 @@ def load_finished(context: TriggerContext, row: TrainingSetRow) -> FinishedTrain
 def training_digest(context: TriggerContext, row: TrainingSetRow) -> str:
     """Digest of all that a training from scratch depends on: spec, task, samples, seed, threads, code and environment."""
     source, trigger = f"pipeline {context.run.pipeline}", context.trigger.ordinal
-    spec = with_class_numbers(context.spec.training.at(trigger), context.view, source)
+    spec, project = training_spec(context), context.platform.project.folder
     task = task_of(spec, context.view)
-    initial = None if spec.initial_weights is None else context.platform.project.folder / spec.initial_weights
+    initial = None if spec.initial_weights is None else project / spec.initial_weights
+    pretrained = [checksum_of(path) for path in pretrained_files(spec, project, source=source)]
     calibrate = calibration_keys(context, row)
     return json_digest(
         {
@@ -61,6 +63,7 @@ def training_digest(context: TriggerContext, row: TrainingSetRow) -> str:
             "training_set": row.checksum,
             "calibrate": None if calibrate is None else bytes_digest(calibrate.tobytes()),
             "initial_weights": None if initial is None or not initial.is_file() else checksum_of(initial),
+            **({"pretrained": pretrained} if pretrained else {}),
             "seed": seed_for(context.run.seed, "train", trigger),
             "code": source_digest(path for _, path in import_paths(spec)),
             "environment": training_environment(torch.device("cpu"), threads=context.run.threads),

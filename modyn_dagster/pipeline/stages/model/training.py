@@ -22,8 +22,10 @@ from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
 from modyn_dagster.pipeline.weights import weights_of
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.reproducibility.randomness import seed_for
+from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.storage import inside
 from modyn_dagster.training import CheckpointFile, FastPath, PreviousModel, TrainedModel, TrainingData, train, train_in_ranks
+from modyn_dagster.training.pretrained.weights_file import read_pretrained, read_weights_file, with_config
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +68,7 @@ def _initial_weights(context: TriggerContext, source: str) -> dict[str, Tensor] 
     """Load the weights that a training without a previous model starts from; None where the spec names none."""
     name = context.spec.training.initial_weights
     if name is None:
-        return None
+        return read_pretrained(context.spec.training, context.platform.project.folder, source=source)
     try:
         return load_file(inside(context.platform.project.folder, name))
     except StorageError as error:
@@ -80,12 +82,25 @@ def initial_model(context: TriggerContext, trained: TrainedModel) -> str | None:
 
     A file that ``model export`` wrote of a model with the same layers, none of which share tensors, has the id of that model.
     """
-    weights = None if context.previous is not None else _initial_weights(context, f"pipeline {context.run.pipeline}")
+    if context.previous is not None:
+        return None
+    source, spec = f"pipeline {context.run.pipeline}", context.spec.training
+    if spec.initial_weights is None:
+        weights = read_weights_file(spec, context.platform.project.folder, source=source)
+    else:
+        weights = _initial_weights(context, source)
     if weights is None:
         return None
     # Ids depend on the order of the tensors, which a file of weights does not keep.
     order = [*(name for name in trained.state_dict if name in weights), *(weights.keys() - trained.state_dict.keys())]
     return context.platform.models_of(context.spec).id_of({name: weights[name] for name in order})
+
+
+def training_spec(context: TriggerContext) -> TrainingSpec:
+    """Training of a trigger as its spec says, with the numbers of classes and the configuration of a pretrained network."""
+    source = f"pipeline {context.run.pipeline}"
+    spec = with_class_numbers(context.spec.training.at(context.trigger.ordinal), context.view, source)
+    return with_config(spec, context.platform.project.folder, source=source)
 
 
 def fit(
@@ -99,7 +114,7 @@ def fit(
 ) -> TrainedModel:
     """Train on the training set of a trigger, from a previous model and a checkpoint where there are any; store nothing."""
     source = f"pipeline {context.run.pipeline}"
-    spec = with_class_numbers(context.spec.training.at(context.trigger.ordinal), context.view, source)
+    spec = training_spec(context)
     data = TrainingData(open_training_set(context, row), context.view.reader, fast_path)
     given: dict[str, Any] = {
         "task": task_of(spec, context.view),

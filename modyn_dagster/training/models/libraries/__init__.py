@@ -1,0 +1,1 @@
+"""Networks of transformers, torchvision and timm."""

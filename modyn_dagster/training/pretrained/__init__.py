@@ -1,0 +1,1 @@
+"""Pretrained weights: their files, and the checks of a pipeline that begins with them."""
