@@ -7,7 +7,7 @@ import numpy as np
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples, Outputs, Truth
 from modyn_dagster.evaluation.metrics.losses import Float64, reduce_columns
-from modyn_dagster.spec.evaluation import ACCURACY, MEAN_LOSSES, has_sample_losses
+from modyn_dagster.spec.learning.metrics import ACCURACY, MEAN_LOSSES, has_sample_losses
 from modyn_dagster.spec.promotion.gate import UNBOUNDED
 from modyn_dagster.spec.training import TaskKind
 
