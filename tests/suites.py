@@ -2,7 +2,7 @@
 
 A test belongs to the fast suite unless it is marked ``process`` or ``long``. Tests that use a server get the mark ``process`` by
 their fixtures, those of some folders by their place. Soak tests are marked ``soak("<part>")``. The parts of ``LAWS`` run the
-laws of their folders once more, with eight times as many examples: hypothesis tests, and simulations marked ``law``.
+laws of their folders once more, with many times as many examples: hypothesis tests, and simulations marked ``law``.
 """
 
 import os
@@ -16,8 +16,8 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 
 # How long an example takes says nothing on a busy machine. Tests with a number of their own ask `examples` for it.
-# Half as many examples as hypothesis itself would take.
-settings.register_profile("usual", deadline=None, max_examples=50)
+# A third of the examples that hypothesis itself would take.
+settings.register_profile("usual", deadline=None, max_examples=30)
 # For the inner loop.
 settings.register_profile("quick", deadline=None, max_examples=20)
 # For runs in which every example takes several times as long, such as those under sanitizers.

@@ -19,6 +19,7 @@ from modyn_dagster.pipeline.label_delays import check_label_arrivals, check_labe
 from modyn_dagster.pipeline.operate.notification.command import program_path
 from modyn_dagster.pipeline.operate.notification.signature import webhook_key
 from modyn_dagster.pipeline.preflight import check_storage_code
+from modyn_dagster.pipeline.tasks.refusals import task_errors
 from modyn_dagster.reproducibility.devices import resolve_device
 from modyn_dagster.selection.own.user_code import selection_code_errors
 from modyn_dagster.settings import Settings
@@ -139,6 +140,7 @@ def _pipeline_errors(project: Project, pipeline: PipelineSpec) -> Iterator[Confi
     else:
         yield from _errors_of(partial(check_task, pipeline.training, label.kind, source=source))
         yield from _errors_of(partial(check_label_delay, pipeline, dataset))
+        yield from task_errors(pipeline, dataset)
     if not missing:
         yield from trainer_errors(pipeline, dataset)
 

@@ -2,13 +2,15 @@
 
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.learning.tasks import TASKS, task_name
 from modyn_dagster.spec.learning.transforms import kind_after
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 
 
 def task_kind(training: TrainingSpec, dataset: DatasetSpec) -> TaskKind:
-    """Kind of task of the models of a dataset: classes or a regression target."""
-    return kind_after(training.label_transform, "class" if dataset.label is None else dataset.label.kind)
+    """Kind of what the models of a dataset are compared with: classes, or numbers."""
+    kind = kind_after(training.label_transform, "class" if dataset.label is None else dataset.label.kind)
+    return TASKS[task_name(training.task, kind)].truth
 
 
 def n_classes(view: DatasetView) -> int:

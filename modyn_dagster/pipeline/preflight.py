@@ -3,16 +3,19 @@
 from importlib.util import find_spec
 from typing import Final
 
+from modyn_dagster.data.tasks import task_kind
 from modyn_dagster.errors import ConfigError, MissingExtra
 from modyn_dagster.evaluation.composite.custom import check_composite_code
 from modyn_dagster.evaluation.intervals.custom import check_interval_code
-from modyn_dagster.evaluation.metrics.registry import METRICS, check_metrics
+from modyn_dagster.evaluation.metrics.registry import find_metric, rule_of_task
 from modyn_dagster.pipeline.label_delays import check_label_arrivals, check_label_delay, check_late_labels, labels_lag
+from modyn_dagster.pipeline.tasks.refusals import metric_errors, task_errors
 from modyn_dagster.selection.online.samplers import check_selection
 from modyn_dagster.selection.own.user_code import selection_code_errors
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.learning.metrics import estimated_metric
 from modyn_dagster.spec.learning.models import LogisticRegressionSpec, MLPSpec
+from modyn_dagster.spec.learning.tasks import TaskName, task_name
 from modyn_dagster.spec.learning.transforms import kind_after
 from modyn_dagster.spec.operation import ModelStoreSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
@@ -49,7 +52,7 @@ def check_trigger(pipeline: PipelineSpec, dataset: DatasetSpec, kind: TaskKind) 
             _require_calibrate_share(dataset, pipeline.name, field)
         match block:
             case PerformanceTriggerSpec():
-                _check_metric(block, kind, source, field)
+                _check_metric(block, task_name(pipeline.training.task, kind), source, field)
             case DetectorTriggerSpec():
                 _check_detector(block, kind, source, field)
             case DriftTriggerSpec():
@@ -85,10 +88,9 @@ def _require_calibrate_share(dataset: DatasetSpec, pipeline: str, field: str) ->
         raise ConfigError(f"dataset {dataset.name}", "split", dataset.split.model_dump(), rule)
 
 
-def _check_metric(block: PerformanceTriggerSpec, kind: TaskKind, source: str, field: str) -> None:
-    if METRICS[block.metric].kind != kind:
-        allowed = ", ".join(name for name, entry in METRICS.items() if entry.kind == kind)
-        raise ConfigError(source, f"{field}.metric", block.metric, f"the dataset's label is a {kind}: use {allowed}")
+def _check_metric(block: PerformanceTriggerSpec, task: TaskName, source: str, field: str) -> None:
+    if not find_metric(block.metric).fits(task):
+        raise ConfigError(source, f"{field}.metric", block.metric, rule_of_task(task))
 
 
 def _check_detector(block: DetectorTriggerSpec, kind: TaskKind, source: str, field: str) -> None:
@@ -182,12 +184,9 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
         rule = "watches samples that are not trained on: the dataset's `split` needs a share `calibrate`"
         raise ConfigError(source, "training.early_stopping", "(on)", rule)
     kind = kind_after(pipeline.training.label_transform, dataset.label.kind)
-    check_metrics(pipeline.evaluation.metrics, kind, source=source)
-    if pipeline.promotion is not None:
-        asked = [pipeline.promotion.metric, *(rule.metric for rule in pipeline.promotion.guardrails.metrics)]
-        asked += [] if pipeline.promotion.rollback is None else [pipeline.promotion.rollback.metric]
-        check_metrics([metric for metric in asked if metric is not None], kind, source=source, field="promotion")
+    for error in (*task_errors(pipeline, dataset), *metric_errors(pipeline, task_name(pipeline.training.task, kind))):
+        raise error
     for metric in pipeline.evaluation.metrics:
         if estimated_metric(metric) is not None:
             _require_calibrate_share(dataset, pipeline.name, f"evaluation.metrics ({metric})")
-    check_trigger(pipeline, dataset, kind)
+    check_trigger(pipeline, dataset, task_kind(pipeline.training, dataset))

@@ -61,8 +61,16 @@ def describe(record: PredictorRecord) -> dict[str, Any]:
         for each in layout.inputs
     ]
     parser = None if spec.parser is None else spec.model_dump(mode="json", include={"parser"})["parser"]
-    meaning = "logits" if record.kind == "class" else "values"
-    output = {"name": OUTPUT, "dtype": "float64" if spec.precision == "64-true" else "float32", "meaning": meaning}
+    meaning = "logits" if record.kind == "class" or record.are_flags else "values"
+    output: dict[str, Any] = {
+        "name": OUTPUT,
+        "dtype": "float64" if spec.precision == "64-true" else "float32",
+        "meaning": meaning,
+    }
+    if record.quantiles:
+        output["quantiles"] = list(record.quantiles)
+    if record.several:
+        output["columns"] = list(record.several)
     about = {"model": record.model, "name": record.name}
     return about | {"inputs": inputs, "output": output, "classes": list(record.classes), "parser": parser}
 

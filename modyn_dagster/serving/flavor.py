@@ -22,15 +22,19 @@ class PyfuncModel:
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> "Any | pd.DataFrame":
         """Predict as ``ModelPredictor.predict`` does; ``params={"output": …}`` chooses the form.
 
-        Probabilities of named classes are a DataFrame with a column per class.
+        Probabilities of named classes are a DataFrame with a column per class; so are quantiles, several targets and labels.
         """
         output: Output = (params or {}).get("output", "prediction")
         values = self.predictor.predict(model_input, output)
-        if output != "probabilities" or not self.predictor.record.classes:
+        record = self.predictor.record
+        names = record.names if output != "outputs" else ()
+        if output == "probabilities" and record.classes:
+            names = record.classes
+        if not names:
             return values
         import pandas as pd
 
-        return pd.DataFrame(values, columns=list(self.predictor.record.classes))
+        return pd.DataFrame(values, columns=list(names))
 
 
 def _load_pyfunc(data_path: str) -> PyfuncModel:

@@ -67,9 +67,13 @@ def _signature(record: PredictorRecord) -> Any:
     inputs = Inputs(record)
     content = ColSpec(DataType.string if inputs.are_texts else DataType.binary, CONTENT)
     columns: list[ColSpec | TensorSpec] = [ColSpec(_type_of(column), column.name) for column in inputs.columns]
-    kind = DataType.double if record.kind == "target" else DataType.string if record.classes else DataType.long
+    if record.kind == "target":
+        kind = DataType.long if record.are_flags else DataType.double
+    else:
+        kind = DataType.string if record.classes else DataType.long
     params = ParamSchema([ParamSpec("output", DataType.string, OUTPUTS[0])])
-    return ModelSignature(Schema(columns or [content]), Schema([ColSpec(kind)]), params)
+    outputs: list[ColSpec | TensorSpec] = [ColSpec(kind, name) for name in record.names] or [ColSpec(kind)]
+    return ModelSignature(Schema(columns or [content]), Schema(outputs), params)
 
 
 def _type_of(column: InputColumn) -> Any:

@@ -58,23 +58,27 @@ class ModelPredictor:
         """Predict for a DataFrame, a mapping of columns, an array ``[n, values]``, or texts or bytes.
 
         Returns:
-            ``prediction``: ``object[n]`` names or ``int64[n]`` numbers of classes, ``float32[n]`` values of a regression;
-            ``probabilities``: ``float64[n, classes]``; ``outputs``: ``float32[n, outputs]``.
+            ``prediction``: ``object[n]`` names or ``int64[n]`` numbers of classes, ``float32[n]`` values of a regression,
+            ``float32[n, quantiles]`` of quantiles, ``float32[n, targets]``, ``int64[n, labels]`` of 0 and 1;
+            ``probabilities``: ``float64[n, classes]``, or of each label; ``outputs``: ``float32[n, outputs]``.
 
         Raises:
             WrongInput: the data or ``output`` do not fit the model.
             BadSample: the parser fails on a sample.
         """
-        if output not in OUTPUTS or (output == "probabilities" and self.record.kind != "class"):
-            allowed = OUTPUTS if self.record.kind == "class" else ("prediction", "outputs")
+        has_probabilities = self.record.kind == "class" or self.record.are_flags
+        if output not in OUTPUTS or (output == "probabilities" and not has_probabilities):
+            allowed = OUTPUTS if has_probabilities else ("prediction", "outputs")
             raise WrongInput(self.record.name, "output", f"one of {', '.join(allowed)}", repr(output))
         outputs = self._outputs(data)
         if output == "outputs":
             return outputs
+        if self.record.are_flags:
+            return sigmoid(outputs) if output == "probabilities" else (outputs > 0).astype(np.int64)
         if output == "probabilities":
             return softmax(outputs)
         if self.record.kind == "target":
-            return outputs[:, 0]
+            return outputs if self.record.names else outputs[:, 0]
         numbers = outputs.argmax(axis=1)
         return np.asarray(numbers if self._classes is None else self._classes[numbers])
 
@@ -83,6 +87,11 @@ class ModelPredictor:
         if arrays is None:
             return self._predict(self.inputs(data))
         return self._predict.of_arrays(arrays, positions(len(data)))
+
+
+def sigmoid(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Probability of each label, ``float64[n, labels]``, in a form that no logit makes overflow."""
+    return np.asarray(np.exp(-np.logaddexp(0.0, -logits.astype(np.float64))))
 
 
 def softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

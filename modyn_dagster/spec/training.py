@@ -20,6 +20,7 @@ from modyn_dagster.spec.learning.optimizers import (
     OptimizerSpec,
 )
 from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, SoundParserSpec, TextParserSpec, TokenizerParserSpec
+from modyn_dagster.spec.learning.tasks import LossName, TaskSpec
 from modyn_dagster.spec.learning.transforms import LabelTransform, TransformSpec
 
 #: Kind of task, by the label of the dataset.
@@ -45,7 +46,6 @@ class GroupSpec(Spec):
 
 
 Groups = Annotated[dict[InputName, GroupSpec], Field(min_length=1)]
-LossName = Literal["cross_entropy", "mse", "l1"]
 
 
 def _absent(value: object) -> bool:
@@ -85,8 +85,13 @@ class TrainingSpec(Spec):
     label_transform: LabelTransform | None = Field(
         None, description="Other classes or targets than the dataset's, for training and evaluation.", exclude_if=_absent
     )
+    task: TaskSpec | None = Field(
+        None,
+        description="What is learnt of the label; default: a class, or a target, by the label of the dataset.",
+        exclude_if=_absent,
+    )
     model: ModelSpec
-    loss: LossName | CustomSpec | None = Field(None, description="Default: cross_entropy for classes, mse for targets.")
+    loss: LossName | CustomSpec | None = Field(None, description="Default: by the task, such as cross_entropy for classes.")
     optimizer: Optimizers = Field(OptimizerSpec(), description="One, or a list of several that share the parameters.")
     accumulate: PositiveInt = Field(1, description="Batches per optimizer step.", exclude_if=lambda value: value == 1)
     clip: ClipSpec | None = Field(None, description="Bound gradients.", exclude_if=_absent)

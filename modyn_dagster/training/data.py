@@ -11,8 +11,10 @@ from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.learning.models import CustomSpec
+from modyn_dagster.spec.learning.tasks import TASKS, QuantilesTask, SeveralColumns, task_name, truth_columns
+from modyn_dagster.spec.learning.trainers import TrainerSpec
 from modyn_dagster.spec.learning.transforms import GroupedLabels, PositiveLabels, ThresholdLabels, kind_after
-from modyn_dagster.spec.training import LossName, TaskKind, TrainingSpec
+from modyn_dagster.spec.training import TaskKind, TrainingSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -147,16 +149,10 @@ EMBEDDING: Final = "<embedding>"
 
 #: Kinds of label that transforms need; other transforms take any.
 _LABEL_OF_TRANSFORM: Final[Mapping[type, TaskKind]] = {GroupedLabels: "class", PositiveLabels: "class", ThresholdLabels: "target"}
-_LOSSES_BY_KIND: Final[Mapping[TaskKind, tuple[LossName, ...]]] = {"class": ("cross_entropy",), "target": ("mse", "l1")}
-
-
-def default_loss(kind: TaskKind) -> LossName:
-    """Default loss of a kind of task, where the spec names none."""
-    return _LOSSES_BY_KIND[kind][0]
 
 
 def check_task(spec: TrainingSpec, kind: TaskKind, *, source: str) -> None:
-    """Check label transform and loss against the dataset's label; ``ConfigError`` for unsuitable ones."""
+    """Check label transform, task and loss against the dataset's label; ``ConfigError`` for unsuitable ones."""
     required = _LABEL_OF_TRANSFORM.get(type(spec.label_transform), kind)
     if spec.label_transform is not None and required != kind:
         (name,) = spec.label_transform.model_fields_set
@@ -164,11 +160,42 @@ def check_task(spec: TrainingSpec, kind: TaskKind, *, source: str) -> None:
             source, f"training.label_transform.{name}", "(on)", f"is for a {required}; the dataset's label is a {kind}"
         )
     learnt = kind_after(spec.label_transform, kind)
-    allowed = _LOSSES_BY_KIND[learnt]
+    what = "the dataset's label" if spec.label_transform is None else "the label after label_transform"
+    task = task_name(spec.task, learnt)
+    if TASKS[task].label != learnt:
+        raise ConfigError(source, "training.task.kind", task, f"is for a {TASKS[task].label}; {what} is a {learnt}")
+    if isinstance(spec.task, SeveralColumns):
+        _check_columns(spec, source)
+    if isinstance(spec.task, QuantilesTask | SeveralColumns) and isinstance(spec.model, TrainerSpec):
+        rule = f"needs a network, with an output for each: a trainer ({spec.model.name}) predicts one value"
+        raise ConfigError(source, "training.task.kind", task, rule)
+    allowed = TASKS[task].losses
     if spec.loss is not None and not isinstance(spec.loss, CustomSpec) and spec.loss not in allowed:
-        what = "the dataset's label" if spec.label_transform is None else "the label after label_transform"
-        rule = f"{what} is a {learnt}: use {' or '.join(allowed)}, or a loss of your own"
+        subject = f"{what} is a {learnt}" if spec.task is None else f"the task is {task}"
+        rule = f"{subject}: use {' or '.join(allowed)}, or a loss of your own"
         raise ConfigError(source, "training.loss", spec.loss, rule)
+
+
+def _check_columns(spec: TrainingSpec, source: str) -> None:
+    """Check that the settings of a training go with a truth of several columns."""
+    if spec.label_transform is not None:
+        rule = "changes one label, and the task has several columns: leave it out"
+        raise ConfigError(source, "training.label_transform", "(on)", rule)
+    if spec.parser is not None:
+        raise ConfigError(
+            source, "training.parser", "(on)", "leaves no columns, and the task needs several: use columns as features"
+        )
+    if spec.ranks > 1:
+        raise ConfigError(
+            source, "training.ranks", spec.ranks, "share one label per sample, and the task has several columns: use 1"
+        )
+    named = spec.features if isinstance(spec.features, list) else []
+    if isinstance(spec.features, dict):
+        named = [column for group in spec.features.values() for column in group.columns]
+    if seen := [name for name in truth_columns(spec.task) if name in named]:
+        raise ConfigError(
+            source, "training.features", seen[0], "is one of training.task.columns, which the model learns: remove it"
+        )
 
 
 def check_ranks(spec: TrainingSpec, *, source: str) -> None:

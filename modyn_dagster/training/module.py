@@ -8,6 +8,7 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import CodeSources
 from modyn_dagster.reproducibility.determinism import reproducible
 from modyn_dagster.spec.learning.models import CustomSpec
+from modyn_dagster.spec.learning.tasks import truth_columns
 from modyn_dagster.spec.learning.trainers import TrainerSpec
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
@@ -18,7 +19,7 @@ from modyn_dagster.training.trainers.body import TrainerBody
 logger = logging.getLogger(__name__)
 
 #: Fields of an architecture that are not fields of a training spec.
-_OTHER_FIELDS: Final = frozenset({"n_outputs", "features", "task", "label", "seen", "library"})
+_OTHER_FIELDS: Final = frozenset({"n_outputs", "features", "task", "learns", "label", "seen", "library"})
 
 
 def architecture_of(
@@ -31,15 +32,17 @@ def architecture_of(
         layout: layout of the inputs.
         n_outputs: outputs per sample.
         kind: kind of the task.
-        given: kind of the dataset's label, before the label transform.
+        given: kind of the dataset's label, before the label transform or among several columns.
         seen: layout of the inputs after the transforms.
     """
     included = {"model", "parser", "standardize", "precision", "deterministic", "transforms", "label_transform"}
     content = spec.model_dump(mode="json", include=included, exclude=HOW_FIELDS["training"])
     if spec.transforms:
         content["seen"] = seen.to_json()
-    if spec.label_transform is not None:
+    if spec.label_transform is not None or truth_columns(spec.task):
         content["label"] = given
+    if spec.task is not None:
+        content["learns"] = spec.task.model_dump(mode="json")
     return content | {"features": layout.to_json(), "n_outputs": n_outputs, "task": kind}
 
 
@@ -51,6 +54,8 @@ def spec_of_architecture(architecture: Mapping[str, Any], code: CodeSources | No
     layout = Layout.from_json(architecture["features"])
     recorded = {name: value for name, value in architecture.items() if name not in _OTHER_FIELDS}
     fields = recorded | ({"features": layout.groups} if layout.groups else {})
+    if "learns" in architecture:
+        fields["task"] = architecture["learns"]
     return TrainingSpec.model_validate(fields, context=code), layout
 
 

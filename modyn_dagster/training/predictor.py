@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.reproducibility.determinism import fixed_algorithms
 from modyn_dagster.reproducibility.devices import current_device, resolve_device
+from modyn_dagster.spec.learning.tasks import TaskSpec, truth_columns
 from modyn_dagster.training.columns.encoders import NO_ENCODERS, Encoders
 from modyn_dagster.training.data import COLUMNS, OUTPUTS
 from modyn_dagster.training.inputs.features import Features
@@ -55,20 +56,26 @@ class Predictor:
         settings: ComputeSettings,
         transforms: Transforms,
         relabeling: Relabeling,
+        task: TaskSpec | None = None,
     ) -> None:
-        self.n_outputs, self.kind = n_outputs, relabeling.kind
+        self.n_outputs, self.kind, self.task = n_outputs, relabeling.kind, task
         self._network, self._features, self._settings = network.to(settings.device).eval(), features, settings
         self._transformed, self._relabeling = transforms.evaluation(), relabeling
         self._what = f"{features.parsing.source}: training.model: the model"
         # NumPy standardises a row in a fraction of the time that torch takes, to the same bits.
         self._prepared = network.preparation(empty_aligned) if settings.device == "cpu" else None
 
+    @property
+    def n_targets(self) -> int:
+        """Columns of the truth, where it is several; 0 for one class or target per sample."""
+        return len(truth_columns(self.task))
+
     def judged(self, samples: Samples) -> Samples:
         """Replace labels by those the model learnt, which its outputs are compared with."""
         return self._relabeling.judged(samples)
 
     def __call__(self, samples: Samples) -> npt.NDArray[np.float32]:
-        """Predict logits or the regression value, ``float32[n, n_outputs]``; ``WrongShape`` for outputs of another shape."""
+        """Predict logits, a value or its quantiles, ``float32[n, n_outputs]``; ``WrongShape`` for outputs of another shape."""
         if len(samples) == 0:
             return np.empty((0, self.n_outputs), dtype=np.float32)
         with self._fixed(), self._on_device(), torch.inference_mode():
@@ -126,7 +133,8 @@ class Predictor:
     def _outputs(self, inputs: dict[str, Tensor], n_samples: int) -> Tensor:
         with user_code(self._what):
             returned = call_body(self._network.body, inputs, self._features.layout)
-            return check_outputs(returned, (n_samples, self.n_outputs), what=self._what)
+            outputs = check_outputs(returned, (n_samples, self.n_outputs), what=self._what)
+        return cast(Tensor, self._network.finished(outputs))
 
     def close(self) -> None:
         """End the parser's threads and processes."""
@@ -156,9 +164,10 @@ def build_predictor(
     features = Features(layout, Parsing(spec.parser, source, where), _encoders(network, source))
     settings = ComputeSettings(resolve_device(device, source=source, field="training.device"), threads, spec.deterministic)
     transforms = Transforms(spec, source, where)
-    relabeling = Relabeling(spec.label_transform, architecture.get("label", architecture["task"]), source)
+    relabeling = Relabeling(spec.label_transform, architecture.get("label", architecture["task"]), source, spec.task)
     n_outputs = int(architecture["n_outputs"])
-    return Predictor(network, features, n_outputs, settings=settings, transforms=transforms, relabeling=relabeling)
+    parts: dict[str, Any] = {"settings": settings, "transforms": transforms, "relabeling": relabeling, "task": spec.task}
+    return Predictor(network, features, n_outputs, **parts)
 
 
 def _encoders(network: Network, source: str) -> Encoders:

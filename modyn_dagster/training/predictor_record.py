@@ -105,8 +105,28 @@ class PredictorRecord:
 
     @property
     def n_outputs(self) -> int:
-        """Outputs per sample: classes, or 1."""
+        """Outputs per sample: classes, quantiles, or 1."""
         return int(self.architecture["n_outputs"])
+
+    @property
+    def quantiles(self) -> tuple[float, ...]:
+        """Quantiles that the outputs stand for; empty for other models."""
+        return tuple(self.architecture.get("learns", {}).get("quantiles", ()))
+
+    @property
+    def several(self) -> tuple[str, ...]:
+        """Names of the columns of the truth, where it is several: one output each."""
+        return tuple(self.architecture.get("learns", {}).get("columns", ()))
+
+    @property
+    def are_flags(self) -> bool:
+        """True for a model of labels that a sample has or has not, whose outputs are their logits."""
+        return bool(self.architecture.get("learns", {}).get("kind") == "multi_label")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the values of a prediction, where it is several: columns of the truth, or quantiles, such as ``q0.1``."""
+        return self.several or tuple(f"q{level:g}" for level in self.quantiles)
 
 
 def _texts(content: object) -> Iterator[str]:

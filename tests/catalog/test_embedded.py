@@ -151,6 +151,7 @@ def test_processes_that_start_at_once_share_one_server(new_server: EmbeddedPostg
     assert {port for _, port in answers} == {new_server.url.port}
 
 
+@pytest.mark.soak("laws-data")
 def test_it_outlives_the_process_that_started_it(server: EmbeddedPostgres) -> None:
     subprocess.run([sys.executable, "-c", _START, str(server.home)], check=True, stdout=subprocess.DEVNULL)
     assert query(server.url, "select 1") == 1
@@ -182,6 +183,7 @@ def test_a_pid_file_whose_number_went_to_another_process_does_not_hold_it_back(s
         stranger.kill()
 
 
+@pytest.mark.soak("laws-data")
 @pytest.mark.parametrize("content", ["", "no number\n"], ids=["empty", "garbage"])
 def test_a_torn_pid_file_does_not_hold_it_back(server: EmbeddedPostgres, content: str) -> None:
     (server.status().data / "postmaster.pid").write_text(content)
@@ -235,6 +237,7 @@ def test_a_launch_that_outlived_its_killed_starter_is_waited_for(server: Embedde
     assert not server.is_running()
 
 
+@pytest.mark.soak("laws-data")
 def test_it_moves_to_another_port_when_its_own_was_taken_meanwhile(server: EmbeddedPostgres) -> None:
     before = server.start(free_port()).url
     server.stop()
@@ -281,6 +284,7 @@ def test_a_configured_port_is_used_and_remembered(server: EmbeddedPostgres, take
     assert (again.host, again.port, query(again, "show listen_addresses")) == ("127.0.0.1", free, "127.0.0.1")
 
 
+@pytest.mark.soak("laws-data")
 def test_a_server_that_does_not_start_shows_the_end_of_its_log(server: EmbeddedPostgres) -> None:
     configuration = server.status().data / "postgresql.conf"
     configuration.write_text(configuration.read_text() + "\nno_such_setting = 1\n")

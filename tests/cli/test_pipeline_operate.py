@@ -130,6 +130,7 @@ def test_a_run_is_stopped_whether_or_not_dagster_answers(world: World, monkeypat
     assert state(world) == "stopped"
 
 
+@pytest.mark.soak("replays")
 def test_resume_still_lets_a_failed_trigger_be_tried_again(world: World) -> None:
     run("trigger", "by_amount")
     [*_, left] = world.triggers(1)
@@ -155,6 +156,7 @@ def test_reset_asks_first_and_begins_anew(world: World) -> None:
     assert run("reset", "by_amount", "--from", "day_77", "--yes").stderr == "error: no batch 'day_77'; known: day_00, day_01\n"
 
 
+@pytest.mark.soak("replays")
 def test_reset_does_not_lose_a_training_unless_told_to(world: World) -> None:
     run("trigger", "by_amount")
     assert "let it end, or give it up (--now)" in run("reset", "by_amount", "--yes").stderr

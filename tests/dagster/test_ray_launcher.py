@@ -72,6 +72,7 @@ def command_of(instance: dg.DagsterInstance) -> str:
     return jobs.command(created(instance))
 
 
+@pytest.mark.soak("ray")
 def test_a_shell_gives_the_program_what_the_launcher_wrote(tmp_path: Path) -> None:
     shown = tmp_path / "shown.py"
     shown.write_text(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n")
@@ -148,6 +149,7 @@ def made(ray: Mapping[str, Any]) -> RoutingRunLauncher:
     return launcher
 
 
+@pytest.mark.soak("ray")
 def test_a_run_that_may_wait_for_longer_than_dagster_does_is_refused(tmp_path: Path) -> None:
     refused = pytest.raises(ConfigError, match=r"run_monitoring\.start_timeout_seconds: must be above .*, 1000")
     with opened(tmp_path / "home", {"address": NOWHERE, "start_seconds": 1_000}) as instance, refused:
@@ -201,6 +203,7 @@ def test_a_cluster_without_a_token_is_refused_unless_that_is_said(tmp_path: Path
                 launcher_of(instance).launch_run(dg_context(created(instance, {CLASS_TAG: "replay"})))
 
 
+@pytest.mark.soak("ray")
 def test_a_head_that_is_away_loses_runs_after_a_while_only(tmp_path: Path) -> None:
     for seconds, status in ((300, "RUNNING"), (1, "FAILED")):
         with opened(tmp_path / "home", {"address": NOWHERE, "lost_seconds": seconds}) as instance:
@@ -257,6 +260,7 @@ def ended(folder: Path, address: str, lost_seconds: int = 300) -> tuple[bool, st
         return took, found.status.value, " ".join(str(event.message) for event in instance.all_logs(run.run_id))
 
 
+@pytest.mark.soak("ray")
 @pytest.mark.parametrize(("status", "words"), [(401, "Authentication required"), (500, "status code 500")])
 def test_a_run_that_the_head_refuses_to_end_is_not_reported_as_canceled(tmp_path: Path, status: int, words: str) -> None:
     with answering(stop=status, job=status) as address:
@@ -307,6 +311,7 @@ def test_a_head_that_hangs_holds_up_no_look_at_a_run(tmp_path: Path) -> None:
             launcher.launch_run(dg_context(created(instance, {CLASS_TAG: "replay"})))
 
 
+@pytest.mark.soak("ray")
 def test_a_head_that_comes_back_is_asked_once_more(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -327,6 +332,7 @@ def test_a_run_that_is_not_on_the_cluster_is_looked_after_here(tmp_path: Path) -
         assert (health.status.value, health.msg) == ("RUNNING", None)
 
 
+@pytest.mark.soak("ray")
 def test_a_tag_that_names_no_resources_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path / "home", {"address": NOWHERE}) as instance:
         run = created(instance, {CLASS_TAG: "replay", RESOURCES_TAG: '{"cores": 3}'})

@@ -16,21 +16,23 @@ from tests.fastpath.damaging import child, run
 _ROOM = 512 << 20
 
 
-def sound(kind: TaskKind, n: int, n_outputs: int = 3) -> Predictions:
-    """Predictions for n samples, some of which have no truth and so no loss."""
+def sound(kind: TaskKind, n: int, n_outputs: int = 3, n_targets: int = 0) -> Predictions:
+    """Predictions for n samples, some of which have no truth and so no loss; of several targets each may be missing."""
     rng = np.random.default_rng(0)
     truth = rng.integers(-1, 3, n) if kind == "class" else np.where(rng.random(n) < 0.3, np.nan, rng.normal(size=n))
     missing = truth < 0 if kind == "class" else np.isnan(truth)
     losses = np.where(missing, np.nan, rng.random(n)).astype(np.float32)
+    if n_targets:
+        truth = np.where(rng.random((n, n_targets)) < 0.2, np.nan, rng.normal(size=(n, n_targets)))
     times = np.arange(n).astype("datetime64[us]")
     outputs = rng.normal(size=(n, n_outputs)).astype(np.float32)
     return Predictions(kind, np.arange(0, 3 * n, 3, dtype=np.uint64), times, truth, outputs, losses)
 
 
-def predictions(folder: Path, seed: int, n: int, kind: TaskKind = "class") -> None:
+def predictions(folder: Path, seed: int, n: int, kind: TaskKind = "class", n_targets: int = 0) -> None:
     path = folder / "p.arrow"
-    parts = [sound(kind, 40).take(slice(start, start + 10)) for start in range(0, 40, 10)]
-    write_predictions(path, parts, kind=kind, n_outputs=3)
+    parts = [sound(kind, 40, n_targets=n_targets).take(slice(start, start + 10)) for start in range(0, 40, 10)]
+    write_predictions(path, parts, kind=kind, n_outputs=3, n_targets=n_targets)
     size = path.stat().st_size
     read_predictions(
         path, checksum_of(path)
@@ -51,7 +53,7 @@ def predictions(folder: Path, seed: int, n: int, kind: TaskKind = "class") -> No
         assert (np.diff(found.keys.astype(object)) > 0).all()
         assert found.outputs.shape == (len(found), found.outputs.shape[1])
         if unharmed:
-            np.testing.assert_array_equal(found.outputs, sound(kind, 40).outputs)
+            np.testing.assert_array_equal(found.outputs, sound(kind, 40, n_targets=n_targets).outputs)
 
     run(path, seed, n, attempt)
 
@@ -60,5 +62,9 @@ def targets(folder: Path, seed: int, n: int) -> None:
     predictions(folder, seed, n, "target")
 
 
+def several_targets(folder: Path, seed: int, n: int) -> None:
+    predictions(folder, seed, n, "target", 2)
+
+
 if __name__ == "__main__":
-    child({"predictions": predictions, "targets": targets})
+    child({"predictions": predictions, "targets": targets, "several_targets": several_targets})

@@ -122,7 +122,7 @@ def test_what_was_written_comes_back_with_its_gaps(tmp_path: Path, kind: Any) ->
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("target", ["predictions", "targets"])
+@pytest.mark.parametrize("target", ["predictions", "targets", "several_targets"])
 @pytest.mark.parametrize("n", [1_000, pytest.param(20_000, marks=pytest.mark.soak("fuzz"))])
 def test_any_damage_under_a_right_checksum_is_an_error_or_read_in_bounds(tmp_path: Path, target: str, n: int) -> None:
     command = [

@@ -9,6 +9,8 @@ from hypothesis.extra import numpy as hnp
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import METRICS, Score, check_metrics, score
+from modyn_dagster.evaluation.metrics.registry import find_metric
+from modyn_dagster.spec.learning.tasks import TASKS
 
 Outputs = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -136,20 +138,30 @@ def test_regression_metrics_agree_with_scikit_learn(case: tuple[Outputs, Targets
 
 
 def empty(metric: str) -> tuple[Outputs, Labels | Targets]:
-    if METRICS[metric].kind == "class":
+    kind = find_metric(metric).kind
+    if kind == "multi_label":
+        return np.zeros((0, 2), np.float32), np.zeros((0, 2))
+    if kind is not None and TASKS[kind].label == "class":
         return np.zeros((0, 2), np.float32), np.zeros(0, np.int64)
+    if kind == "quantiles":
+        return np.zeros((0, 2), np.float32), np.zeros(0)
     return np.zeros((0, 1), np.float32), np.zeros(0)
 
 
-@pytest.mark.parametrize("metric", METRICS)
+#: Every metric, with the parameters that it needs.
+NAMES = [{"pinball": "pinball_q10_q90"}.get(name, name) for name in METRICS]
+
+
+@pytest.mark.parametrize("metric", NAMES)
 def test_nothing_to_judge_is_undefined_with_the_reason(metric: str) -> None:
     assert score(metric, *empty(metric)) == Score(None, 0, "no labelled samples")
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", NAMES)
 def test_too_few_samples_are_undefined_with_their_number(metric: str) -> None:
     outputs, truth = empty(metric)
-    three = np.ones((3, outputs.shape[1]), np.float32), (np.arange(3) % 2).astype(truth.dtype)
+    numbers = (np.arange(3) % 2).astype(truth.dtype)
+    three = np.ones((3, outputs.shape[1]), np.float32), np.stack([numbers] * 2, axis=1) if truth.ndim > 1 else numbers
     assert score(metric, *three, min_samples=4) == Score(None, 3, "3 labelled samples, at least 4 are needed")
     assert score(metric, *three, min_samples=3).undefined is None
 

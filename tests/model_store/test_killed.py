@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("nobody_waits")
 IN_TEST = {
     "memory": {"a save as a plain snapshot", "a save as a delta", "a deletion that rebases one"},
     "memory of whole objects": set(CHANGES) - {"a deletion that rebases two"},
-    "a folder": {"the first save", "a save as a delta"},
+    "a folder": {"a save as a delta"},
     "S3": set(),
 }
 #: A child takes seconds to connect, and does what it does with objects in memory.

@@ -14,6 +14,7 @@ from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, 
 from modyn_dagster.pipeline.stages.trigger_stages import model_stage, training_set_stage
 from tests.pipeline.deleting import SPLIT, claimed, delete, keys_of, purge, reread
 from tests.projects.tiny import DATASET, ROWS, amount, timed
+from tests.variants import represented
 
 
 def test_both_backends_leave_the_same_keys_out_and_take_the_same_decisions_as_before(world_of):
@@ -113,6 +114,7 @@ def test_a_deletion_of_other_samples_during_training_is_nobodys_business(world_o
     assert model_stage(context) is not None
 
 
+@pytest.mark.soak("replays")
 def test_deletions_do_not_use_up_the_attempts_of_a_trigger(world_of):
     world = world_of(amount(every=40, max_attempts=1))
     world.deliver([0])
@@ -141,7 +143,7 @@ def test_a_key_that_only_a_reader_takes_for_deleted_uses_up_attempts(world_of):
     assert reread(world, trigger).state == "failed"
 
 
-@pytest.mark.parametrize("erase", [delete, purge], ids=["delete", "purge"])
+@represented("erase", {"delete": delete, "purge": purge}, "replays", "purge")
 def test_a_replay_goes_on_without_what_is_deleted_while_it_trains(world_of, monkeypatch, erase):
     world = world_of(amount(every=40), split={"train": 0.9, "evaluate": 0.1})
     world.deliver(range(4))

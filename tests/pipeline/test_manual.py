@@ -162,6 +162,7 @@ def test_a_replay_that_was_killed_after_it_made_a_manual_trigger_makes_no_other(
     assert world.outcome(world.run("by_amount", "replay")) == world.outcome(live)
 
 
+@pytest.mark.soak("replays")
 def test_a_replay_under_another_policy_repeats_them_where_something_is_new(world_of):
     world = world_of(amount("by_amount", every=90), amount("often", every=40))
     world.deliver([0, 1])

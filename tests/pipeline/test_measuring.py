@@ -101,6 +101,7 @@ def test_a_measuring_run_that_is_killed_has_measured_nothing_for_nothing(world_o
     assert world.decisions(world.run("by_drift", "live")) == world.decisions(world.run("by_drift", "replay"))
 
 
+@pytest.mark.soak("replays")
 def test_ticks_and_measuring_runs_at_once_make_every_trigger_once(world_of):
     world = world_of(drift(), performance())
     deliver_with_shift(world, range(6))

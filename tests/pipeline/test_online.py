@@ -193,6 +193,7 @@ def test_deleted_samples_leave_the_state_and_change_no_other_choice(world_of):
     assert keys_of(world, "rtbs")[2:] == [sorted(set(keys) - set(gone)) for keys in untouched["rtbs"][2:]]
 
 
+@pytest.mark.soak("replays")
 def test_reset_after_a_trained_trigger_forgets_what_was_before(world_of):
     world = world_of(
         online("reset", {"kind": "sliding_window", "n": 1000, "reset": "after_trigger"}),
@@ -223,6 +224,7 @@ def test_a_sliding_window_holds_what_slides_and_stands_for_itself(world_of):
     assert keys_of(world, "days")[-1] == [key_of(4, i) for i in range(ROWS)] + [key_of(5, i) for i in range(10)]
 
 
+@pytest.mark.soak("replays")
 def test_too_little_fresh_data_skips_the_trigger_and_keeps_the_model(world_of):
     strategy = {"kind": "rtbs", "n": 200, "decay": {"keep": 0.5, "after": "4d"}, "min_fill": 0.5}
     world = world_of(online("fresh", strategy))

@@ -13,6 +13,7 @@ from modyn_dagster.pipeline.decide.tick import Attempt, tick
 from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from tests.pipeline.world import World
 from tests.projects.tiny import ROWS, amount, timed, write_pipeline
+from tests.variants import represented
 
 
 def live(world: World, name: str = "by_amount") -> RunRow:
@@ -131,7 +132,7 @@ def test_only_the_sensor_begins_the_run_of_a_changed_spec(world_of):
     assert reset_run(world.platform, "by_amount").new.id == 3
 
 
-@pytest.mark.parametrize("pipeline", [amount(every=40), timed(every="1d")], ids=lambda content: content["name"])
+@represented("pipeline", {each["name"]: each for each in (amount(every=40), timed(every="1d"))}, "replays", "by_time")
 def test_a_reset_run_is_one_that_began_anew(world_of, pipeline):
     world, name = world_of(pipeline), pipeline["name"]
     world.deliver([0, 1, 2])
@@ -145,6 +146,7 @@ def test_a_reset_run_is_one_that_began_anew(world_of, pipeline):
     assert world.outcome(live(world, name)) == before == world.outcome(reset.old)
 
 
+@pytest.mark.soak("replays")
 def test_a_run_can_be_reset_to_any_batch(world_of):
     world = world_of(amount(every=40))
     world.deliver([0, 1, 2])

@@ -16,6 +16,7 @@ from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.training.module import build_module
 from tests.pipeline.world import World
 from tests.projects.tiny import USER_CODE, amount, custom
+from tests.variants import represented
 
 
 def stored(world: World, run: RunRow) -> list[ModelInfo]:
@@ -24,7 +25,7 @@ def stored(world: World, run: RunRow) -> list[ModelInfo]:
     return [world.platform.model_store.info(model.hash) for model in models]
 
 
-@pytest.mark.parametrize("content", [{}, {"model_store": {"strategy": "snapshot"}}], ids=["adaptive", "snapshot"])
+@represented("content", {"adaptive": {}, "snapshot": {"model_store": {"strategy": "snapshot"}}}, "replays", "adaptive")
 def test_every_model_derives_from_the_one_before_in_its_run(world_of, content):
     world = world_of(amount(every=40, **content))
     world.deliver(range(4))
@@ -45,6 +46,7 @@ def test_the_spec_says_how_models_are_stored(world_of):
     assert store.verify() == []
 
 
+@pytest.mark.soak("replays")
 def test_how_it_is_stored_changes_no_model_and_starts_no_new_run(world_of):
     world = world_of(amount(every=40), amount("others", every=40, model_store={"strategy": "changed_layers"}))
     world.deliver(range(3))

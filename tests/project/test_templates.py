@@ -20,7 +20,11 @@ from tests.project.test_runbook import require_command
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(params=list(STREAMS))
+#: The template whose script takes longest; `make test` has the others.
+SLOW = "images"
+
+
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.soak("screens")] * (name == SLOW)) for name in STREAMS])
 def template(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

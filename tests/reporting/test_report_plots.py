@@ -11,6 +11,7 @@ from modyn_dagster.reporting.page.data import ReportData
 from modyn_dagster.reporting.page.plots import COSTS, box_figure, matrix_figure, pareto_figure, report_figures, shared_scores
 from modyn_dagster.reporting.plots.figures import MAX_MARKDOWN, as_markdown
 from tests.reporting.made_up import a_report
+from tests.variants import represented
 
 
 def points(axes: Any) -> dict[str, tuple[list[float], list[float]]]:
@@ -60,10 +61,21 @@ def test_boxes_are_over_the_shared_intervals() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
+@represented(
     "report",
-    [a_report([1], 3), a_report([0], 3), a_report([1, 0], 0), a_report([], 0), a_report([2], 2), a_report([30] * 6, 60)],
-    ids=["one trigger", "no trigger", "no interval", "no pipeline", "two of each", "many"],
+    {
+        "one trigger": a_report([1], 3),
+        "no trigger": a_report([0], 3),
+        "no interval": a_report([1, 0], 0),
+        "no pipeline": a_report([], 0),
+        "two of each": a_report([2], 2),
+        "many": a_report([30] * 6, 60),
+    },
+    "screens",
+    "no trigger",
+    "no interval",
+    "no pipeline",
+    "two of each",
 )
 def test_every_picture_has_labels_and_fits_into_metadata(report: ReportData) -> None:
     figures = report_figures(report)

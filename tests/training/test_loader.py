@@ -23,6 +23,7 @@ from fastpath import BatchStream, Columns, FixedRows, SampleStore, TrainingSet, 
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.training import StreamDataset, StreamLoader
 from tests.training.rows_on_disk import ROW, RowsOnDisk
+from tests.variants import represented
 
 N = 1000
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
@@ -283,7 +284,7 @@ LOADERS: list[dict[str, Any]] = [{}, {"num_workers": 1}, {"num_workers": 2}, {"n
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("options", LOADERS)
+@represented("options", {str(options): options for options in LOADERS}, "laws-training", "{}", "{'num_workers': 2}")
 def test_a_loaded_position_is_for_one_iteration(make: Make, options: dict[str, Any]) -> None:
     expected = expected_keys(make)
     dataset = StreamDataset(make())
@@ -297,7 +298,7 @@ def test_a_loaded_position_is_for_one_iteration(make: Make, options: dict[str, A
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("options", LOADERS)
+@represented("options", {str(options): options for options in LOADERS}, "laws-training", "{}", "{'num_workers': 2}")
 def test_every_epoch_reaches_every_worker(make: Make, options: dict[str, Any]) -> None:
     dataset = StreamDataset(make())
     loader = DataLoader(dataset, batch_size=None, **options)

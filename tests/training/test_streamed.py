@@ -191,7 +191,9 @@ def bits(model: TrainedModel) -> Any:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("make", FORMATS)
+@represented(
+    "make", {make.__name__: make for make in FORMATS}, "laws-training", "grouped_rows", "csv", "encoded_parquet", "images"
+)
 def test_every_way_to_the_samples_gives_the_same_bits(make: Format, tmp_path: Path, user_code: str) -> None:
     reader, fields = make(tmp_path)
     spec = spec_of(**{"model": {"name": "mlp", "hidden": [8], "dropout": 0.1}, "epochs": 2, "batch_size": 37, **fields})

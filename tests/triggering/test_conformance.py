@@ -11,6 +11,7 @@ from modyn_dagster.spec.triggers.trigger import TriggerSpec
 from modyn_dagster.triggering import Measured, build_policy
 from modyn_dagster.triggering.conformance import check_policy
 from tests.triggering import user_policies
+from tests.variants import represented
 
 USER_CODE = user_policies.__name__
 AMOUNT = {"kind": "amount", "every": 7}
@@ -75,8 +76,12 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 
 
+#: Kinds and wrappers that take long, beside others of their kind.
+SLOW = {"ensemble", "budget of drift", "budget of an ensemble", "cooldown in time"}
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", POLICIES)
+@represented("name", list(POLICIES), "laws-policies", *(POLICIES.keys() - SLOW))
 def test_every_kind_obeys_the_laws(name):
     check_policy(POLICIES[name], samples=240)
 

@@ -123,12 +123,12 @@ def score_resamples(metric: Metric, samples: EvaluationSamples, rows: Int64) -> 
 
 
 def is_share(metric: str) -> bool:
-    """Tell whether a metric is a share of correct samples.
+    """Tell whether a metric is a share of samples: of correct ones, or of those in an interval.
 
     >>> is_share("accuracy_top5"), is_share("accuracy_class_2"), is_share("f1_macro"), is_share("my.accuracy:of")
     (True, True, False, False)
     """
-    return ":" not in metric and metric.startswith(("accuracy", "f1_micro"))
+    return ":" not in metric and metric.startswith(("accuracy", "f1_micro", "coverage", "subset_accuracy"))
 
 
 def _is_regular(samples: EvaluationSamples) -> bool:

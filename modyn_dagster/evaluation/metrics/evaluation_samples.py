@@ -1,5 +1,6 @@
 """Labelled samples with the columns that metrics need: computed once per model, shared by all its intervals."""
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +18,7 @@ from modyn_dagster.evaluation.metrics.losses import (
 )
 
 Outputs = npt.NDArray[np.float32]
-#: Classes ``int64[n]`` or targets ``float64[n]``.
+#: Classes ``int64[n]`` or targets ``float64[n]``, of several columns ``float64[n, columns]``.
 Truth = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
 Int32 = npt.NDArray[np.int32]
@@ -53,6 +54,7 @@ class EvaluationSamples:
         self.outputs, self.truth = outputs, truth
         self._correct: dict[int, Flags] = {}
         self._rankings: dict[int, Ranking] = {}
+        self._derived: dict[object, Float64] = {}
 
     def __len__(self) -> int:
         return len(self.truth)
@@ -108,13 +110,13 @@ class EvaluationSamples:
     def losses(self) -> Float64:
         """``-log p(class)``, ``float64[n]``; meaningless for samples of an unknown class."""
         with np.errstate(all="ignore"):
-            labels = self._known_labels
+            labels = self.known_labels
             return self.softmax.losses(labels) if self.n_classes == 2 else cross_entropy(self.outputs, labels)
 
     @cached_property
     def squares(self) -> Float64:
         """Squared distance of the probabilities from the truth, ``float64[n]``: of class 1 alone for two classes, else of all."""
-        labels = self._known_labels
+        labels = self.known_labels
         with np.errstate(all="ignore"):
             if self.n_classes == 2:
                 return self.softmax.squares(labels)
@@ -140,12 +142,21 @@ class EvaluationSamples:
 
     @cached_property
     def errors(self) -> Float64:
-        """Predicted less true target, ``float64[n]``."""
+        """Predicted less true target, ``float64[n]``, of several targets ``float64[n, targets]``."""
         with np.errstate(all="ignore"):
+            if self.truth.ndim > 1:
+                return np.asarray(self.outputs - self.truth)
             return np.asarray(self.outputs[:, 0] - self.truth)
 
+    def derived(self, name: object, compute: Callable[["EvaluationSamples"], Float64]) -> Float64:
+        """Column ``float64[n]`` of a metric of one task, computed on first use; ``name`` stands for all that it depends on."""
+        if name not in self._derived:
+            with np.errstate(all="ignore"):
+                self._derived[name] = compute(self)
+        return self._derived[name]
+
     @property
-    def _known_labels(self) -> Truth:
+    def known_labels(self) -> Truth:
         """The truth, with the last known class in place of unknown ones."""
         return np.minimum(self.truth, self.n_classes - 1) if self.unknown_class_before[-1] else self.truth
 

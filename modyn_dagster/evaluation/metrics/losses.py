@@ -6,11 +6,13 @@ two powers is always exp(0). ``scipy.special.log_softmax`` and ``softmax`` give 
 the logarithm of ``softmax`` differs in the last bit of a quarter to a half of the losses, which are stored.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from modyn_dagster.spec.learning.tasks import MultiLabelTask, MultiOutputTask, OrdinalTask, QuantilesTask, TaskSpec
 from modyn_dagster.spec.training import TaskKind
 
 Float64 = npt.NDArray[np.float64]
@@ -88,14 +90,54 @@ def reduce_columns(function: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[
     return result
 
 
-def sample_losses(outputs: npt.NDArray[np.float32], truth: npt.NDArray[Any], kind: TaskKind) -> npt.NDArray[np.float32]:
-    """Cross-entropy or squared error, ``float32[n]``; NaN for samples without a label or of a class the model does not know."""
+def ranked_probability_scores(outputs: npt.NDArray[np.float32], labels: npt.NDArray[Any]) -> Float64:
+    """Mean squared difference of the cumulated probabilities from the truth, ``float64[n]``; labels as for ``cross_entropy``."""
+    powers = outputs.astype(np.float64)
+    powers = np.exp(powers - reduce_columns(np.maximum, powers)[:, None])
+    below = np.cumsum(powers, axis=1)
+    below = below[:, :-1] / below[:, -1:]
+    reached = np.arange(outputs.shape[1] - 1) >= labels[:, None]
+    return np.asarray(np.square(below - reached).mean(axis=1))
+
+
+def pinball_losses(outputs: npt.NDArray[np.float32], targets: Float64, levels: Sequence[float]) -> Float64:
+    """Mean pinball loss over the quantiles that the outputs stand for, ``float64[n]``."""
+    errors, shares = targets[:, None] - outputs.astype(np.float64), np.asarray(levels)
+    return np.asarray(np.maximum(shares * errors, (shares - 1) * errors).mean(axis=1))
+
+
+def sample_losses(
+    outputs: npt.NDArray[np.float32], truth: npt.NDArray[Any], kind: TaskKind, task: TaskSpec | None = None
+) -> npt.NDArray[np.float32]:
+    """Losses of single samples, ``float32[n]``; NaN for samples without a label or of a class the model does not know.
+
+    Cross-entropy of classes, squared error of targets, ranked probability score of classes with an order, pinball loss of
+    quantiles, mean squared error of several targets, mean cross-entropy of several labels.
+    """
     usable = reduce_columns(np.logical_and, np.isfinite(outputs))
-    usable &= (truth >= 0) & (truth < outputs.shape[1]) if kind == "class" else np.isfinite(truth)
+    if truth.ndim > 1:
+        usable &= np.isfinite(truth).all(axis=1)
+    else:
+        usable &= (truth >= 0) & (truth < outputs.shape[1]) if kind == "class" else np.isfinite(truth)
     # All rows are computed, so that the bits of one do not depend on which others have a label.
     if not usable.all():
-        outputs, truth = np.where(usable[:, None], outputs, 0), np.where(usable, truth, 0)
-    losses = cross_entropy(outputs, truth) if kind == "class" else np.square(outputs[:, 0] - truth)
+        outputs = np.where(usable[:, None], outputs, 0)
+        truth = np.where(usable[:, None] if truth.ndim > 1 else usable, truth, 0)
+    losses = _losses(outputs, truth, kind, task)
     # Losses beyond the range of float32 become infinite.
     with np.errstate(over="ignore"):
         return np.where(usable, losses, np.nan).astype(np.float32)
+
+
+def _losses(outputs: npt.NDArray[np.float32], truth: npt.NDArray[Any], kind: TaskKind, task: TaskSpec | None) -> Float64:
+    match task:
+        case OrdinalTask():
+            return ranked_probability_scores(outputs, truth)
+        case QuantilesTask(quantiles=levels):
+            return pinball_losses(outputs, truth, levels)
+        case MultiOutputTask():
+            return np.asarray(np.square(outputs.astype(np.float64) - truth).mean(axis=1))
+        case MultiLabelTask():
+            logits = outputs.astype(np.float64)
+            return np.asarray((np.logaddexp(0.0, logits) - logits * truth).mean(axis=1))
+    return cross_entropy(outputs, truth) if kind == "class" else np.asarray(np.square(outputs[:, 0] - truth))

@@ -24,13 +24,18 @@ from modyn_dagster.evaluation.metrics.evaluation_samples import (
 )
 from modyn_dagster.evaluation.metrics.groups import Groups, Slices
 from modyn_dagster.evaluation.metrics.losses import Float64
+from modyn_dagster.evaluation.metrics.tasks import labels, ordinal, quantiles
 from modyn_dagster.evaluation.metrics.torch_metrics import check_torchmetric, is_torchmetric, kind_of, torchmetric
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.learning.metrics import estimated_metric
+from modyn_dagster.spec.learning.tasks import TASKS, TaskName
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.values.code_digest import code_digest
 
-_PARAMETERS: Final = re.compile(r"(?P<base>[a-z0-9_]+?)(?:_top(?P<k>\d+))?(?:_class_(?P<positive>\d+))?")
+_PARAMETERS: Final = re.compile(
+    r"(?P<base>[a-z0-9_]+?)(?:_top(?P<k>\d+))?(?:_class_(?P<positive>\d+))?"
+    r"(?:_output_(?P<output>\d+))?(?P<levels>(?:_q\d{2,6})+)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class Metric:
     """A metric under a name.
 
     Attributes:
-        kind: task it is for; None: any.
+        kind: task it is for, by ``TASKS`` also for others; None: any.
         kernel: computes the value of every group.
         check: raises ``UndefinedScore`` or ``CellFailed`` where a slice has no value; called before the kernel.
         batched: whether the kernel takes many slices at once: always, never, or for one class, named or the second of two.
@@ -74,7 +79,7 @@ class Metric:
         parameters: keyword arguments of kernel and check.
     """
 
-    kind: TaskKind | None
+    kind: TaskName | None
     kernel: Callable[..., Float64]
     check: Callable[..., None] = _no_check
     batched: Literal[True, False, "one class"] = False
@@ -84,6 +89,10 @@ class Metric:
     def values(self, groups: Groups) -> Float64:
         """The value of every group, NaN where it is undefined."""
         return self.kernel(groups, **self.parameters)
+
+    def fits(self, task: TaskName) -> bool:
+        """Tell whether outputs and truth of a task are those that the metric compares."""
+        return self.kind is None or self.kind in TASKS[task].metrics
 
 
 _F1: Final = Metric("class", classification.f1, classification.check_f1, "one class")
@@ -99,14 +108,26 @@ METRICS: Final[Mapping[str, Metric]] = {
     "log_loss": Metric("class", classification.log_loss, classification.check_probabilities, batched=True),
     "brier": Metric("class", classification.brier, classification.check_probabilities, batched=True),
     "calibration_error": Metric("class", classification.calibration_error, batched=True),
-    "mae": Metric("target", regression.mae),
-    "mse": Metric("target", regression.mse),
+    "mae": Metric("target", regression.mae, regression.check_output),
+    "mse": Metric("target", regression.mse, regression.check_output),
     "r2": Metric("target", regression.r2, regression.check_spread),
+    "rank_mae": Metric("ordinal", ordinal.rank_mae, ordinal.check_ranks, batched=True),
+    "quadratic_kappa": Metric("ordinal", ordinal.quadratic_kappa, ordinal.check_kappa),
+    "ranked_probability": Metric("ordinal", ordinal.ranked_probability, ordinal.check_ranks, batched=True),
+    "pinball": Metric("quantiles", quantiles.pinball, quantiles.check_levels),
+    "coverage": Metric("quantiles", quantiles.coverage, quantiles.check_interval),
+    "subset_accuracy": Metric("multi_label", labels.subset_accuracy),
+    "hamming_loss": Metric("multi_label", labels.hamming_loss),
+    "label_f1_micro": Metric("multi_label", labels.label_f1_micro),
+    "label_f1_macro": Metric("multi_label", labels.label_f1_macro),
+    "interval_width": Metric("quantiles", quantiles.interval_width, quantiles.check_interval),
 }
+#: Names of metrics in errors that need parameters.
+_SHOWN: Final = {"pinball": "pinball_q10_q90 (of the quantiles of the task)"}
 
 
 def find_metric(name: str) -> Metric:
-    """A metric by its name (``accuracy_top5``, ``f1_class_3``) or import path.
+    """A metric by its name (``accuracy_top5``, ``f1_class_3``, ``pinball_q10_q90``) or import path.
 
     Raises ``ConfigError`` for an unknown name, ``ImportPathError`` for a path that cannot be imported or called.
 
@@ -122,9 +143,11 @@ def find_metric(name: str) -> Metric:
         return METRICS[name]
     match = _PARAMETERS.fullmatch(name)
     metric = METRICS.get(match["base"]) if match else None
-    if match is None or metric is None:
+    if match is None or metric is None or (match["levels"] is not None and match["base"] != "pinball"):
         raise ConfigError("evaluation", "metrics", name, f"must be one of {', '.join(METRICS)}, or an import path")
-    parameters = {key: int(value) for key, value in match.groupdict().items() if key != "base" and value is not None}
+    parameters: dict[str, Any] = {name: int(match[name]) for name in ("k", "positive", "output") if match[name] is not None}
+    if match["levels"] is not None:
+        parameters["levels"] = tuple(float(f"0.{digits}") for digits in match["levels"].split("_q")[1:])
     return replace(metric, parameters={**metric.parameters, **parameters})
 
 
@@ -198,16 +221,34 @@ def score_parts(
     ]
 
 
-def check_metrics(metrics: Sequence[str], kind: TaskKind, *, source: str, field: str = "evaluation.metrics") -> None:
-    """Raise ``ConfigError`` for a metric of another task than the dataset's label, or one that cannot be imported."""
+def check_metrics(metrics: Sequence[str], task: TaskName, *, source: str, field: str = "evaluation.metrics") -> None:
+    """Raise ``ConfigError`` for a metric of another task than the models', or one that cannot be imported."""
     for name in metrics:
         try:
             metric = find_metric(estimated_metric(name) or name)
         except ImportPathError as error:
             raise ImportPathError(source, field, name, error.rule) from error
-        if metric.kind not in (None, kind):
-            allowed = ", ".join(other for other, entry in METRICS.items() if entry.kind == kind)
-            raise ConfigError(source, field, name, f"the dataset's label is a {kind}: use {allowed}")
+        if not metric.fits(task):
+            raise ConfigError(source, field, name, rule_of_task(task))
+
+
+def task_of_metric(name: str, label: TaskKind) -> TaskName:
+    """Task of a metric among those that learn a kind of label; that of the label itself for every other metric.
+
+    >>> task_of_metric("pinball_q10_q90", "target"), task_of_metric("rank_mae", "target"), task_of_metric("accuracy", "class")
+    ('quantiles', 'target', 'class')
+    """
+    match = _PARAMETERS.fullmatch(name)
+    metric = METRICS.get(match["base"]) if match else None
+    return metric.kind if metric is not None and metric.kind is not None and TASKS[metric.kind].label == label else label
+
+
+def rule_of_task(task: TaskName) -> str:
+    """Rule that names the metrics of a task."""
+    allowed = ", ".join(_SHOWN.get(name, name) for name, entry in METRICS.items() if entry.fits(task))
+    return (
+        f"the dataset's label is a {task}: use {allowed}" if task == TASKS[task].label else f"the task is {task}: use {allowed}"
+    )
 
 
 def _batched_values(metric: Metric, samples: EvaluationSamples, parts: Sequence[slice], min_samples: int) -> list[float | None]:

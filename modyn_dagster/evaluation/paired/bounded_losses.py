@@ -1,18 +1,32 @@
 """Bounded losses of single samples, as paired tests need them: in [0, 1], with the value of the metric that 1 stands for."""
 
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples, Outputs, Truth
-from modyn_dagster.evaluation.metrics.losses import Float64, reduce_columns
-from modyn_dagster.spec.learning.metrics import ACCURACY, MEAN_LOSSES, has_sample_losses
+from modyn_dagster.evaluation.metrics.losses import Float64, pinball_losses, reduce_columns
+from modyn_dagster.evaluation.metrics.registry import find_metric
+from modyn_dagster.evaluation.metrics.tasks.ordinal import rank_distances, ranked_probabilities
+from modyn_dagster.spec.learning.metrics import ACCURACY, MEAN_LOSSES, has_sample_losses, label_of_losses
 from modyn_dagster.spec.promotion.gate import UNBOUNDED
 from modyn_dagster.spec.training import TaskKind
 
 #: Nats at which the log loss of a sample is clipped unless a bound is given: probabilities below 0.0067 count alike.
 LOG_LOSS_BOUND: Final = 5.0
+
+
+#: Losses of samples by metric; all others are accuracies.
+_LOSSES: Final[Mapping[str, Callable[[EvaluationSamples], Float64]]] = {
+    "log_loss": lambda samples: samples.losses,
+    "brier": lambda samples: samples.squares,
+    "mse": lambda samples: np.square(samples.errors),
+    "mae": lambda samples: np.abs(samples.errors),
+    "rank_mae": rank_distances,
+    "ranked_probability": ranked_probabilities,
+}
 
 
 class PairedDifferences(NamedTuple):
@@ -25,8 +39,9 @@ class PairedDifferences(NamedTuple):
 def loss_unit(metric: str, bound: float | None, n_classes: int) -> float:
     """Largest loss of one sample that counts, in the unit of the metric.
 
-    1 for accuracies; ``bound`` for ``mse`` and ``mae``, which have none of their own; ``bound`` or 5 nats for ``log_loss``; 1 for
-    ``brier``, or 2 with more than two classes.
+    1 for accuracies and ``ranked_probability``; ``bound`` for ``mse``, ``mae`` and pinball losses, which have none of their own;
+    ``bound`` or 5 nats for ``log_loss``; 1 for ``brier``, or 2 with more than two classes; the largest distance of classes for
+    ``rank_mae``.
 
     Raises:
         ConfigError: the metric is no mean of losses, or its losses have no bound and none is given, or need none.
@@ -41,13 +56,15 @@ def loss_unit(metric: str, bound: float | None, n_classes: int) -> float:
         raise ConfigError("paired test", "bound", bound, "must be a positive number")
     if metric == "log_loss":
         return LOG_LOSS_BOUND if bound is None else float(bound)
-    if metric in UNBOUNDED:
+    if metric.startswith(UNBOUNDED):
         if bound is None:
             rule = f"the losses of {metric} have no bound of their own: give the largest loss of a sample that counts"
             raise ConfigError("paired test", "bound", None, rule)
         return float(bound)
     if bound is not None:
         raise ConfigError("paired test", "bound", bound, f"the losses of {metric} have a bound of their own; leave it out")
+    if metric == "rank_mae":
+        return float(max(1, n_classes - 1))
     return 2.0 if metric == "brier" and n_classes > 2 else 1.0
 
 
@@ -68,7 +85,7 @@ def bounded_losses(metric: str, outputs: Outputs, truth: Truth, unit: float) -> 
     array([0., 1.])
     """
     finite = reduce_columns(np.logical_and, np.isfinite(outputs))
-    usable = finite if metric in UNBOUNDED else finite & (truth < outputs.shape[1])
+    usable = finite if metric.startswith(UNBOUNDED) else finite & (truth < outputs.shape[1])
     with np.errstate(all="ignore"):
         losses = _losses(metric, EvaluationSamples(np.where(usable[:, None], outputs, 0), truth))
         return np.where(usable, np.minimum(losses / unit, 1.0), 1.0)
@@ -90,7 +107,7 @@ def paired_differences(
     """
     unit = loss_unit(metric, bound, max(candidate.shape[1], incumbent.shape[1]))
     kind: TaskKind = "target" if truth.dtype.kind == "f" else "class"
-    if MEAN_LOSSES.get(metric, "class") != kind:
+    if label_of_losses(metric) != kind:
         raise ConfigError("paired test", "metric", metric, f"the samples have a {kind}: use {_of_kind(kind)}")
     if kind == "target" and not np.isfinite(truth).all():
         raise ConfigError("paired test", "truth", float(truth[~np.isfinite(truth)][0]), "must be a finite target")
@@ -103,14 +120,9 @@ def _of_kind(kind: TaskKind) -> str:
 
 
 def _losses(metric: str, samples: EvaluationSamples) -> Float64:
-    match metric:
-        case "log_loss":
-            return samples.losses
-        case "brier":
-            return samples.squares
-        case "mse":
-            return np.square(samples.errors)
-        case "mae":
-            return np.abs(samples.errors)
+    if metric in _LOSSES:
+        return _LOSSES[metric](samples)
+    if label_of_losses(metric) == "target":
+        return pinball_losses(samples.outputs, samples.truth, find_metric(metric).parameters["levels"])
     top = ACCURACY.fullmatch(metric)
     return 1.0 - samples.correct(int(top[1]) if top and top[1] else 1)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.metrics.evaluation_samples import Outputs, Truth
-from modyn_dagster.evaluation.metrics.registry import check_metrics
+from modyn_dagster.evaluation.metrics.registry import check_metrics, task_of_metric
 from modyn_dagster.evaluation.paired.block_bootstrap import bootstrap_verdict
 from modyn_dagster.evaluation.paired.bounded_losses import paired_differences
 from modyn_dagster.evaluation.paired.confidence_sequence import BoundsPath, DifferenceState, bounds_path, confidence_verdict
@@ -94,7 +94,7 @@ def compare_outputs(test: PairedTest, candidate: Outputs, incumbent: Outputs, tr
     'better'
     """
     kind: TaskKind = "target" if truth.dtype.kind == "f" else "class"
-    check_metrics([test.metric], kind, source=_SOURCE)
+    check_metrics([test.metric], task_of_metric(test.metric, kind), source=_SOURCE)
     alpha = 1 - test.confidence
     if test.test == "block_bootstrap":
         verdict = bootstrap_verdict(

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -44,14 +45,17 @@ class WrittenPredictions:
     last_key: int | None
 
 
-def write_predictions(path: Path, parts: Iterable[Predictions], *, kind: TaskKind, n_outputs: int) -> WrittenPredictions:
+def write_predictions(
+    path: Path, parts: Iterable[Predictions], *, kind: TaskKind, n_outputs: int, n_targets: int = 0
+) -> WrittenPredictions:
     """Write predictions as they arrive, one record batch per part; the file appears whole or not at all.
 
-    Columns: ``key`` uint64, ``time`` timestamp[us, UTC], ``label`` int64 or ``target`` float64 (null: none), ``outputs``
+    Columns: ``key`` uint64, ``time`` timestamp[us, UTC], ``label`` int64 or ``target`` float64 (null: none), or ``targets``
+    fixed_size_list<float64>[n_targets] (NaN: none) where the truth is several columns, ``outputs``
     fixed_size_list<float32>[n_outputs], ``loss`` float32 (null: none). Raises ``WriteFailed`` when the write fails.
     """
     n_samples, first, last = 0, None, None
-    schema = _schema(kind, n_outputs)
+    schema = _schema(kind, n_outputs, n_targets)
     with atomic_write(path) as file:
         with pa.ipc.new_file(file, schema) as writer:
             for part in parts:
@@ -84,12 +88,12 @@ def read_predictions(path: Path, checksum: str) -> Predictions:
             table = file.read()
         except ARROW_ERRORS as error:
             raise CorruptFile(path, "predictions as Arrow IPC", str(error)) from error
-    kind, n_outputs = file.kind, file.n_outputs
+    n_outputs = file.n_outputs
     return Predictions(
-        kind,
+        file.kind,
         table["key"].to_numpy(),
         table["time"].to_numpy(),
-        pc.fill_null(table[_TRUTH[kind].name], -1 if kind == "class" else float("nan")).to_numpy(),
+        file.truth_of(table),
         pc.list_flatten(table["outputs"]).to_numpy().reshape(-1, n_outputs),
         pc.fill_null(table["loss"], float("nan")).to_numpy(),
     )
@@ -114,7 +118,9 @@ class _PredictionFile:
         self.kind: TaskKind = "class" if "label" in schema.names else "target"
         outputs = next((field.type for field in schema if field.name == "outputs"), None)
         self.n_outputs = outputs.list_size if isinstance(outputs, pa.FixedSizeListType) else 0
-        if self.n_outputs < 1 or schema != _schema(self.kind, self.n_outputs):
+        targets = next((field.type for field in schema if field.name == "targets"), None)
+        self._n_targets = targets.list_size if isinstance(targets, pa.FixedSizeListType) else 0
+        if self.n_outputs < 1 or schema != _schema(self.kind, self.n_outputs, self._n_targets):
             raise CorruptFile(path, "the columns of predictions", shortened(str(schema), 1000))
 
     def read(self) -> pa.Table:
@@ -128,9 +134,16 @@ class _PredictionFile:
             raise ValueError("a negative label")
         return table
 
+    def truth_of(self, table: pa.Table) -> npt.NDArray[Any]:
+        """Truth of all rows: -1 or NaN where there is none."""
+        if self._n_targets:
+            return np.asarray(pc.list_flatten(table["targets"]).to_numpy().reshape(-1, self._n_targets))
+        missing = -1 if self.kind == "class" else float("nan")
+        return np.asarray(pc.fill_null(table[_TRUTH[self.kind].name], missing).to_numpy())
+
     def _batches(self) -> Iterator[pa.RecordBatch]:
         skeleton, schema = self._skeleton, self._reader.schema
-        row_bytes, room = _ROW_BYTES + 4 * self.n_outputs, skeleton.size()
+        row_bytes, room = _ROW_BYTES + 4 * self.n_outputs + 8 * max(0, self._n_targets - 1), skeleton.size()
         for i in range(self._reader.num_record_batches):
             batch = self._reader.get_batch(i)
             room -= batch.num_rows * row_bytes
@@ -145,12 +158,15 @@ class _PredictionFile:
             yield real
 
 
-def _schema(kind: TaskKind, n_outputs: int) -> pa.Schema:
+def _schema(kind: TaskKind, n_outputs: int, n_targets: int) -> pa.Schema:
+    truth = _TRUTH[kind]
+    if n_targets:
+        truth = pa.field("targets", pa.list_(pa.field("item", pa.float64(), nullable=False), n_targets), nullable=False)
     return pa.schema(
         [
             pa.field("key", pa.uint64(), nullable=False),
             pa.field("time", pa.timestamp("us", tz="UTC"), nullable=False),
-            _TRUTH[kind],
+            truth,
             pa.field("outputs", pa.list_(pa.field("item", pa.float32(), nullable=False), n_outputs), nullable=False),
             pa.field("loss", pa.float32()),
         ]
@@ -159,15 +175,22 @@ def _schema(kind: TaskKind, n_outputs: int) -> pa.Schema:
 
 def _record_batch(part: Predictions, schema: pa.Schema) -> pa.RecordBatch:
     outputs = schema.field("outputs").type
-    missing = part.truth < 0 if part.kind == "class" else np.isnan(part.truth)
     columns = [
         pa.array(part.keys, schema.field("key").type),
         pa.array(part.times, schema.field("time").type),
-        pa.array(part.truth, schema.field(_TRUTH[part.kind].name).type, mask=missing),
+        _truth_array(part, schema),
         pa.FixedSizeListArray.from_arrays(pa.array(part.outputs.reshape(-1), outputs.value_type), type=outputs),
         pa.array(part.losses, schema.field("loss").type, mask=np.isnan(part.losses)),
     ]
     return pa.record_batch(columns, schema=schema)
+
+
+def _truth_array(part: Predictions, schema: pa.Schema) -> pa.Array:
+    if part.truth.ndim > 1:
+        kind = schema.field("targets").type
+        return pa.FixedSizeListArray.from_arrays(pa.array(part.truth.reshape(-1), kind.value_type), type=kind)
+    missing = part.truth < 0 if part.kind == "class" else np.isnan(part.truth)
+    return pa.array(part.truth, schema.field(_TRUTH[part.kind].name).type, mask=missing)
 
 
 class PredictionWriter:
@@ -180,10 +203,12 @@ class PredictionWriter:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="predictions")
         self._last: Future[WrittenPredictions] | None = None
 
-    def write(self, path: Path, parts: Sequence[Predictions], *, kind: TaskKind, n_outputs: int) -> Future[WrittenPredictions]:
+    def write(
+        self, path: Path, parts: Sequence[Predictions], *, kind: TaskKind, n_outputs: int, n_targets: int = 0
+    ) -> Future[WrittenPredictions]:
         """Run ``write_predictions`` in the thread, after waiting for the file before."""
         self._wait_for_previous()
-        self._last = self._pool.submit(write_predictions, path, parts, kind=kind, n_outputs=n_outputs)
+        self._last = self._pool.submit(write_predictions, path, parts, kind=kind, n_outputs=n_outputs, n_targets=n_targets)
         return self._last
 
     def run(self, function: Callable[[Predictions], T], predictions: Predictions) -> Future[T]:

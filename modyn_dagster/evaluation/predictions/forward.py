@@ -13,6 +13,7 @@ from modyn_dagster.errors import ConfigError, WrongShape
 from modyn_dagster.evaluation.metrics.losses import sample_losses
 from modyn_dagster.evaluation.predictions.blocks import BLOCK, BatchRange, Block, Positions, Read, fixed_blocks, read_blocks
 from modyn_dagster.keys import KeyArray
+from modyn_dagster.spec.learning.tasks import TaskSpec
 from modyn_dagster.spec.training import TaskKind
 
 Predict = Callable[[Samples], npt.NDArray[np.float32]]
@@ -26,9 +27,10 @@ class Predictions:
         kind: task, class or target.
         keys: ``uint64[n]``.
         times: ``datetime64[us][n]``, UTC.
-        truth: classes ``int64[n]``, -1 for samples without a label, or targets ``float64[n]``, NaN for samples without one.
+        truth: classes ``int64[n]``, -1 for samples without a label, or targets ``float64[n]``, NaN for samples without one;
+            of several columns ``float64[n, columns]``.
         outputs: ``float32[n, k]``: logits, or the predicted target.
-        losses: cross-entropy or squared error ``float32[n]``; NaN without truth.
+        losses: by ``sample_losses``, ``float32[n]``; NaN without truth.
     """
 
     kind: TaskKind
@@ -46,9 +48,10 @@ class Predictions:
         return type(self)(self.kind, self.keys[rows], self.times[rows], self.truth[rows], self.outputs[rows], self.losses[rows])
 
     @classmethod
-    def empty(cls, kind: TaskKind, n_outputs: int) -> Self:
-        """Predictions of no sample."""
-        truth: npt.NDArray[Any] = np.empty(0, np.int64 if kind == "class" else np.float64)
+    def empty(cls, kind: TaskKind, n_outputs: int, n_targets: int = 0) -> Self:
+        """Predictions of no sample; ``n_targets`` are the columns of the truth, where it is several."""
+        shape = (0, n_targets) if n_targets else (0,)
+        truth: npt.NDArray[Any] = np.empty(shape, np.int64 if kind == "class" else np.float64)
         times = np.empty(0, "datetime64[us]")
         return cls(kind, np.empty(0, np.uint64), times, truth, np.empty((0, n_outputs), np.float32), np.empty(0, np.float32))
 
@@ -65,6 +68,7 @@ def predict_range(
     batches: Iterable[BatchRange | tuple[int, int, Positions | None]],
     *,
     kind: TaskKind,
+    task: TaskSpec | None = None,
     block: int = BLOCK,
     begin: int = 0,
     end: int | None = None,
@@ -79,7 +83,7 @@ def predict_range(
     for group in read_blocks(read, blocks):
         parts = [_forward(predict, part, samples, kind) for part, samples in group]
         keys, times, truth, outputs = (np.concatenate(column) for column in zip(*parts, strict=True))
-        yield Predictions(kind, keys, times, truth, outputs, sample_losses(outputs, truth, kind))
+        yield Predictions(kind, keys, times, truth, outputs, sample_losses(outputs, truth, kind, task))
 
 
 def _forward(

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from modyn_dagster.data.windows.newly_labelled import label_steps
 from modyn_dagster.evaluation.metrics.calibration import confidences
+from modyn_dagster.evaluation.metrics.losses import pinball_losses
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.pipeline.measure.feature_extractor import WindowValues
 from modyn_dagster.pipeline.measure.measurement_context import MeasurementContext, window_details
@@ -109,4 +110,6 @@ def _values(context: MeasurementContext, need: DetectorNeed, samples: WindowValu
         usable = finite & (truth >= 0)
         return np.asarray(outputs[usable].argmax(axis=1) != truth[usable], np.float64)
     usable = finite & np.isfinite(truth)
+    if context.quantiles:
+        return pinball_losses(outputs[usable], truth[usable], context.quantiles)
     return np.asarray(np.abs(outputs[usable, 0] - truth[usable]), np.float64)

@@ -1,6 +1,6 @@
 """Context of a measurement: run, point, view, newest model, and its activations."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -92,6 +92,12 @@ class MeasurementContext:
     def is_class(self) -> bool:
         """True for a model of classes, false for a model of a target."""
         return bool(self.model.architecture["task"] == "class")
+
+    @property
+    def quantiles(self) -> Sequence[float]:
+        """Quantiles that the outputs of the model stand for; empty for other models."""
+        learns: Mapping[str, Any] = self.model.architecture.get("learns", {})
+        return tuple(learns.get("quantiles", ()))
 
 
 def tap_of(features: FeaturesSpec) -> str:

@@ -19,6 +19,7 @@ from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationS
 from modyn_dagster.pipeline.stages.evaluation.stored_predictions import PredictionFile, StoredPredictions, read_stored
 from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
 from modyn_dagster.spec.base import seconds_of, timedelta_of
+from modyn_dagster.spec.learning.tasks import truth_columns
 
 _SOURCE: Final = "model compare"
 
@@ -103,6 +104,12 @@ def _check_pair(candidate: NamedModel, incumbent: NamedModel) -> None:
     if one.view.row.id != other.view.row.id:
         rule = f"models of one dataset are compared; the incumbent's is {other.view.row.name}"
         raise ConfigError(_SOURCE, "candidate", one.view.row.name, rule)
+    if one.spec.training.task != other.spec.training.task:
+        rule = f"has another training.task than {incumbent.title}; compare models of one task"
+        raise ConfigError(_SOURCE, "candidate", candidate.title, rule)
+    if truth_columns(one.spec.training.task):
+        rule = "has a truth of several columns, and tests compare losses of one; compare the scores of the evaluation"
+        raise ConfigError(_SOURCE, "candidate", candidate.title, rule)
     if one.spec.training.label_transform != other.spec.training.label_transform:
         rule = f"learns other labels than {incumbent.title}: their training.label_transform differs; compare models of one task"
         raise ConfigError(_SOURCE, "candidate", candidate.title, rule)

@@ -1,7 +1,7 @@
 """Specs of downsampling: policies that choose samples of a batch, or of the training set, for a step."""
 
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -31,6 +31,9 @@ PolicyName = Literal[
     "grand",
     "forgetting",
 ]
+
+#: Policies that need classes or their probabilities.
+CLASSES_ONLY: Final = ("least_confidence", "margin", "entropy", "el2n", "forgetting")
 
 
 class CustomPolicySpec(Spec):

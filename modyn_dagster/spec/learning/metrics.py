@@ -3,20 +3,57 @@
 import re
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo
 
 from modyn_dagster.spec.base import require_module
 
+#: Mean pinball loss of quantiles, which are given by their decimals.
+_PINBALL: Final = r"pinball(?:_q[0-9]{2,6})+"
+
 #: Metrics that a policy or a hook can watch.
-MetricName = Literal["accuracy", "roc_auc", "f1", "log_loss", "mae", "mse", "r2"]
+MetricName = (
+    Literal[
+        "accuracy",
+        "roc_auc",
+        "f1",
+        "log_loss",
+        "mae",
+        "mse",
+        "r2",
+        "rank_mae",
+        "quadratic_kappa",
+        "ranked_probability",
+        "coverage",
+        "interval_width",
+        "subset_accuracy",
+        "hamming_loss",
+        "label_f1_micro",
+        "label_f1_macro",
+    ]
+    | Annotated[str, StringConstraints(pattern=rf"^{_PINBALL}$")]
+)
 
 _OF_CLASS: Final = r"accuracy(?:_top[1-9][0-9]*)?|f1|roc_auc|pr_auc|log_loss|brier"
-_WHOLE: Final = r"f1_macro|f1_micro|f1_weighted|calibration_error|mae|mse|r2"
+_WHOLE: Final = (
+    r"f1_macro|f1_micro|f1_weighted|calibration_error|mae|mse|r2|rank_mae|quadratic_kappa|ranked_probability|coverage|interval_width|"
+    r"subset_accuracy|hamming_loss|label_f1_micro|label_f1_macro|(?:mae|mse|r2)_output_(?:0|[1-9][0-9]*)|" + _PINBALL
+)
 #: Metrics that can be estimated without labels.
 ESTIMATED: Final = ("accuracy", "f1", "f1_macro", "f1_micro", "log_loss", "roc_auc")
 _PREFIX: Final = "estimated_"
 _NAME: Final = re.compile(rf"(?:{_WHOLE})|(?:{_OF_CLASS})(?:_class_(?:0|[1-9][0-9]*))?|{_PREFIX}(?:{'|'.join(ESTIMATED)})")
-_LOSSES: Final = ("log_loss", "brier", "calibration_error", "mae", "mse")
+_LOSSES: Final = (
+    "log_loss",
+    "brier",
+    "calibration_error",
+    "mae",
+    "mse",
+    "rank_mae",
+    "ranked_probability",
+    "pinball",
+    "interval_width",
+    "hamming_loss",
+)
 
 
 def _check(name: str, info: ValidationInfo) -> str:
@@ -27,7 +64,10 @@ def _check(name: str, info: ValidationInfo) -> str:
     elif not _NAME.fullmatch(name):
         raise ValueError(
             "must be accuracy, accuracy_top<k>, f1, f1_macro, f1_micro, f1_weighted, roc_auc, pr_auc, log_loss, brier, "
-            "calibration_error, mae, mse, r2, one of a class such as f1_class_3, an estimate without labels such as "
+            "calibration_error, mae, mse, r2, rank_mae, quadratic_kappa, ranked_probability, "
+            "pinball_q10_q90 (of quantiles), coverage, interval_width, subset_accuracy, hamming_loss, label_f1_micro, "
+            "label_f1_macro, mae_output_1 (of several targets), "
+            "one of a class such as f1_class_3, an estimate without labels such as "
             "estimated_accuracy, or an import path"
         )
     return name
@@ -74,9 +114,18 @@ ACCURACY: Final = re.compile(r"accuracy(?:_top(\d+))?")
 MEAN_LOSSES: Final[dict[str, Literal["class", "target"]]] = {
     "log_loss": "class",
     "brier": "class",
+    "rank_mae": "class",
+    "ranked_probability": "class",
     "mse": "target",
     "mae": "target",
 }
+
+
+def label_of_losses(metric: str) -> Literal["class", "target"] | None:
+    """Kind of label of a metric that is a mean of losses of single samples; None for every other metric."""
+    if re.fullmatch(_PINBALL, metric):
+        return "target"
+    return "class" if ACCURACY.fullmatch(metric) else MEAN_LOSSES.get(metric)
 
 
 def has_sample_losses(metric: str) -> bool:
@@ -85,4 +134,4 @@ def has_sample_losses(metric: str) -> bool:
     >>> [has_sample_losses(name) for name in ("accuracy", "accuracy_top5", "log_loss", "roc_auc", "accuracy_class_1")]
     [True, True, True, False, False]
     """
-    return metric in MEAN_LOSSES or ACCURACY.fullmatch(metric) is not None
+    return label_of_losses(metric) is not None

@@ -12,7 +12,7 @@ TestName = Literal["confidence_sequence", "mcnemar", "block_bootstrap"]
 #: Names of the tests, the default first.
 TESTS: Final[tuple[TestName, ...]] = get_args(TestName)
 #: Metrics whose losses have no bound of their own.
-UNBOUNDED: Final = ("mse", "mae")
+UNBOUNDED: Final = ("mse", "mae", "pinball")
 
 
 class PromotionSpec(Spec):
@@ -30,7 +30,7 @@ class PromotionSpec(Spec):
     )
     test: TestName = "confidence_sequence"
     bound: PositiveFloat | None = Field(
-        None, description="Largest loss of a sample that counts: 5 for log_loss unless given; needed for mse and mae."
+        None, description="Largest loss of a sample that counts: 5 for log_loss unless given; needed for mse, mae and pinball."
     )
     block: PositiveInt | None = Field(None, description="Mean length of the blocks of block_bootstrap; default: by samples.")
     window: Duration | None = Field(
@@ -66,6 +66,6 @@ class PromotionSpec(Spec):
             return f"{metric} is no mean of losses of single samples; use test: block_bootstrap"
         if self.test == "block_bootstrap" and has_sample_losses(metric):
             return f"{metric} is a mean of losses; use test: confidence_sequence, which holds at every look"
-        if self.test == "confidence_sequence" and metric in UNBOUNDED and self.bound is None:
+        if self.test == "confidence_sequence" and metric.startswith(UNBOUNDED) and self.bound is None:
             return f"the losses of {metric} have no bound of their own: give promotion.bound, the largest that counts"
         return None

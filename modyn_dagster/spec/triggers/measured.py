@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Duration, Spec
-from modyn_dagster.spec.learning.metrics import ESTIMATED, MetricName
+from modyn_dagster.spec.learning.metrics import ESTIMATED, MetricName, lower_is_better
 from modyn_dagster.spec.triggers.base import AmountTriggerSpec, AtLeast, PolicyName, SecondsModel, TimeTriggerSpec, TriggerBase
 from modyn_dagster.spec.triggers.decision import (
     Direction,
@@ -27,9 +27,7 @@ P_VALUE_TESTS: Final = frozenset(
         *("chisquare", "fisher_exact", "g_test", "TVD", "z"),
     }
 )
-_SIGNED_PERFORMANCE: Final = frozenset({"r2"})
-#: Metrics of performance that grow as a model gets worse.
-_PERFORMANCE_LOSSES: Final = frozenset({"log_loss", "mae", "mse"})
+_SIGNED_PERFORMANCE: Final = frozenset({"r2", "quadratic_kappa"})
 _RELATIVE: Final = "decision.relative: divides by the mean, and {} can be zero or below; give an absolute deviation"
 
 
@@ -143,7 +141,7 @@ class PerformanceTriggerSpec(BatchedTrigger):
     @property
     def direction(self) -> Direction:
         """Direction of the metric as the model gets worse."""
-        return "higher" if self.metric in _PERFORMANCE_LOSSES else "lower"
+        return "higher" if lower_is_better(self.metric) else "lower"
 
 
 class DetectorTriggerSpec(BatchedTrigger):

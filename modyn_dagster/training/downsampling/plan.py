@@ -1,20 +1,17 @@
 """Downsampling of a training: its policy, checked against the task."""
 
 from dataclasses import dataclass, field, replace
-from typing import Final, Self, cast
+from typing import Self, cast
 
 from torch import Tensor
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import import_callable
-from modyn_dagster.spec.learning.downsampling import CustomPolicySpec, PolicySpec
+from modyn_dagster.spec.learning.downsampling import CLASSES_ONLY, CustomPolicySpec, PolicySpec
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.training.downsampling.balance import ByClass
 from modyn_dagster.training.downsampling.pool import Policy, Pool
 from modyn_dagster.training.downsampling.registry import UNSIZED, build_policy
-
-#: Policies that need classes or their probabilities.
-_CLASSES_ONLY: Final = frozenset({"least_confidence", "margin", "entropy", "el2n", "forgetting"})
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Plan:
         options = dict(spec.options)
         if spec.policy == "infobatch":
             options.setdefault("epochs", epochs)
-        if kind == "target" and (spec.policy in _CLASSES_ONLY or options.get("balance", "none") != "none"):
+        if kind == "target" and (spec.policy in CLASSES_ONLY or options.get("balance", "none") != "none"):
             raise ConfigError(source, "training.downsampling.policy", spec.policy, "needs classes; the dataset has a target")
         try:
             policy = build_policy(spec.policy, options)

@@ -89,7 +89,9 @@ class Reading:
 
     def _stream(self, reader: SampleReader, walk: EpochOrder, then: Callable[[LoadedBatch], T]) -> BatchStream:
         dtype, parsing = reader.store.dtype, self.features.parsing
-        columns = self.features.of_rows(dtype) if dtype is not None and parsing.parser is None else None
+        # Several columns of the truth are parsed together with the inputs.
+        in_rows = dtype is not None and parsing.parser is None and not self.relabeling.columns
+        columns = self.features.of_rows(dtype) if dtype is not None and in_rows else None
 
         def transform(batch: Gathered) -> T:
             if batch.columns is not None:
@@ -125,6 +127,8 @@ class Reading:
         return LoadedBatch(batch.keys, batch.weights, inputs, self.relabeling.learnt(truth, batch.keys))
 
     def _truth_of(self, samples: Samples) -> Truth:
+        if self.relabeling.columns:
+            return truth_of(self.relabeling.judged(samples), self.kind, source=self.source)
         truth = truth_of(samples, self.relabeling.given, source=self.source)
         return self.relabeling.learnt(truth, samples.keys)
 

@@ -12,9 +12,10 @@ import torch
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.progress import ProgressCallback, TrainingProgress
 from modyn_dagster.reproducibility.determinism import reproducible
+from modyn_dagster.spec.learning.tasks import TASKS
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.checkpoint.checkpointer import training_environment
-from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData, default_loss
+from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData
 from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics, chunk_of, measure_dataset
 from modyn_dagster.training.inputs.reading import EpochOrder, LoadedBatch, place_finder
 from modyn_dagster.training.loop.initial_weights import load_previous, n_outputs_of
@@ -56,10 +57,10 @@ def fit_trainer(
     parsing = Parsing(spec.parser, source, place_finder(data.reader))
     with closing(parsing), reproducible(seed, threads=threads, deterministic=spec.deterministic), torch.no_grad():
         watch = Stopwatch()
-        relabeling = Relabeling(spec.label_transform, task.kind, source)
+        relabeling = Relabeling(spec.label_transform, task.kind, source, spec.task)
         task = relabeling.task(task)
         statistics = measure_dataset(spec, data, task, parsing, relabeling, previous)
-        n_outputs = n_outputs_of(task, statistics, previous)
+        n_outputs = n_outputs_of(spec, task, statistics, previous)
         layout = statistics.reading.features.layout
         network = build_network(spec, layout, n_outputs, source=source)
         if previous is not None:
@@ -204,7 +205,7 @@ def _loss(network: Network, samples: FittedSamples, source: str) -> float:
         for part, _ in chunks:
             outputs = network.body(torch.from_numpy(part.inputs[: _MEASURED - n]))
             truth = torch.from_numpy(part.truth[: len(outputs)])
-            losses = LOSSES[default_loss(kind)](outputs, truth if kind == "class" else truth.float())
+            losses = LOSSES[TASKS[kind].losses[0]](outputs, truth if kind == "class" else truth.float())
             total, n = total + float(losses.double().sum()), n + len(losses)
             if n == _MEASURED:
                 break

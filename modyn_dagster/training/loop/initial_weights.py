@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.errors import ConfigError, TrainingError
+from modyn_dagster.spec.learning.tasks import QuantilesTask, truth_columns
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import PreviousModel, Task
 from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics
@@ -15,8 +16,12 @@ from modyn_dagster.training.models.network import Network, build_network
 from modyn_dagster.training.team.sharding import local
 
 
-def n_outputs_of(task: Task, statistics: DatasetStatistics, previous: PreviousModel | None) -> int:
-    """Outputs of a model: one for a target, else one per known class, at least two."""
+def n_outputs_of(spec: TrainingSpec, task: Task, statistics: DatasetStatistics, previous: PreviousModel | None) -> int:
+    """Outputs of a model: one for each target, quantile or label of several; else one per known class, at least two."""
+    if isinstance(spec.task, QuantilesTask):
+        return len(spec.task.quantiles)
+    if columns := truth_columns(spec.task):
+        return len(columns)
     if task.kind == "target":
         return 1
     if task.n_classes is not None:

@@ -94,11 +94,11 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
         fingerprint_of = partial(fingerprint, spec, sets, previous or initial, task, seed=seed, surroundings=environment)
         saver = Checkpointer(checkpoint, spec.checkpoint, fingerprint_of, team)
         state = saver.load()
-        relabeling = Relabeling(spec.label_transform, task.kind, source)
+        relabeling = Relabeling(spec.label_transform, task.kind, source, spec.task)
         dataset_task, task = task, relabeling.task(task)
         division = Division.of(spec, data, task, seed=seed, source=source)
         statistics = measure_dataset(spec, division.data, task, parsing, relabeling, previous)
-        n_outputs = n_outputs_of(task, statistics, previous)
+        n_outputs = n_outputs_of(spec, task, statistics, previous)
         network = initial_network(spec, statistics, n_outputs, previous, initial, source)
         begin_alike(spec, network, shares, source=source)
         place: dict[str, Any] = {"device": fabric.device, "sharing": shares}

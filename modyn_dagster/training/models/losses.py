@@ -1,6 +1,6 @@
 """Losses of single samples, built in or from user code, and their weighted mean."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import torch
@@ -10,8 +10,8 @@ from torch.nn import functional
 from modyn_dagster.errors import WrongShape
 from modyn_dagster.imports import made_by_factory
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.training import LossName, TaskKind, TrainingSpec
-from modyn_dagster.training.data import default_loss
+from modyn_dagster.spec.learning.tasks import TASKS, LossName, QuantilesTask, task_name
+from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training.models.network import SampleLoss
 
 
@@ -20,20 +20,76 @@ def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _mse(outputs: Tensor, targets: Tensor) -> Tensor:
+    if targets.dim() > 1:
+        return functional.mse_loss(outputs, targets, reduction="none").mean(dim=1)
     return functional.mse_loss(outputs.squeeze(1), targets, reduction="none")
 
 
 def _l1(outputs: Tensor, targets: Tensor) -> Tensor:
+    if targets.dim() > 1:
+        return functional.l1_loss(outputs, targets, reduction="none").mean(dim=1)
     return functional.l1_loss(outputs.squeeze(1), targets, reduction="none")
 
 
-LOSSES: Final[Mapping[LossName, SampleLoss]] = {"cross_entropy": _cross_entropy, "mse": _mse, "l1": _l1}
+def _binary_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none").mean(dim=1)
+
+
+def ranked_probability(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Ranked probability score of classes with an order: mean squared difference of the cumulated probabilities from the truth.
+
+    0 for a certain right answer, 1 for certainty of the one end where the truth is the other. It is a proper score, and the
+    squared earth mover's distance between the predicted distribution and the true class.
+
+    Args:
+        outputs: logits ``[B, classes]``, at least two classes.
+        targets: classes ``int64[B]``.
+
+    Source: E. S. Epstein, A Scoring System for Probability Forecasts of Ranked Categories, 1969; as a loss of networks: L. Hou,
+    C.-P. Yu and D. Samaras, Squared Earth Mover's Distance-based Loss for Training Deep Neural Networks, 2016.
+
+    >>> ranked_probability(torch.tensor([[9.0, 0.0, 0.0], [0.0, 0.0, 9.0]]), torch.tensor([0, 0])).round(decimals=3)
+    tensor([0., 1.])
+    """
+    below = torch.softmax(outputs, dim=1).cumsum(dim=1)[:, :-1]
+    reached = torch.arange(outputs.shape[1] - 1, device=outputs.device) >= targets[:, None]
+    return (below - reached.to(below.dtype)).square().mean(dim=1)
+
+
+LOSSES: Final[Mapping[LossName, SampleLoss]] = {
+    "cross_entropy": _cross_entropy,
+    "mse": _mse,
+    "l1": _l1,
+    "ranked_probability": ranked_probability,
+    "binary_cross_entropy": _binary_cross_entropy,
+}
+
+
+def pinball(levels: Sequence[float]) -> SampleLoss:
+    """Mean pinball loss over quantiles: an error above costs ``level`` of its size, one below ``1 - level``.
+
+    Args:
+        levels: quantile of each output, between 0 and 1.
+
+    Source: R. Koenker and G. Bassett, Regression Quantiles, 1978.
+
+    >>> pinball([0.1, 0.9])(torch.tensor([[1.0, 3.0]]), torch.tensor([2.0]))
+    tensor([0.1000])
+    """
+
+    def losses(outputs: Tensor, targets: Tensor) -> Tensor:
+        errors, shares = targets[:, None].to(outputs.dtype) - outputs, outputs.new_tensor(levels)
+        return torch.maximum(shares * errors, (shares - 1) * errors).mean(dim=1)
+
+    return losses
 
 
 def build_loss(spec: TrainingSpec, kind: TaskKind, *, source: str) -> SampleLoss:
     """The loss of a spec; a custom one is ``factory(**config)`` and must be callable."""
     if not isinstance(spec.loss, CustomSpec):
-        return LOSSES[spec.loss or default_loss(kind)]
+        if isinstance(spec.task, QuantilesTask):
+            return pinball(spec.task.quantiles)
+        return LOSSES[spec.loss or TASKS[task_name(spec.task, kind)].losses[0]]
     what = "a callable (outputs, targets) -> losses"
     block, field = spec.loss, "training.loss"
     loss: SampleLoss = made_by_factory(block.factory, block.config, what=what, source=source, field=field)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from modyn_dagster.errors import ConfigError, MissingExtra, WrongShape
 from modyn_dagster.imports import call_factory
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec
+from modyn_dagster.spec.learning.tasks import QuantilesTask
 from modyn_dagster.spec.learning.trainers import TrainerSpec
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training.columns.encoders import Encoders
@@ -29,14 +30,15 @@ class Network(nn.Module):
 
     ``prepare`` turns features into the body's inputs. Training does it beside the loop (``preparation``); ``forward`` does
     both. Inputs are tensors by name, as the layout says; columns were encoded before, and ``encode`` keeps what that takes.
+    Quantiles are trained as they are, and ``finished`` puts them in order wherever they are predicted.
     """
 
-    def __init__(self, body: nn.Module, layout: Layout, *, standardize: bool, double: bool) -> None:
+    def __init__(self, body: nn.Module, layout: Layout, *, standardize: bool, double: bool, ascending: bool = False) -> None:
         super().__init__()
         self.body = body.double() if double else body
         self.standardize = _standardize(layout) if standardize else None
         self.encode = EncoderState(layout) if layout.encodings else None
-        self._layout, self._double = layout, double
+        self._layout, self._double, self._ascending = layout, double, ascending
 
     def scalers(self) -> dict[str, Standardize]:
         """Standardizing layers by the name of their input."""
@@ -62,8 +64,16 @@ class Network(nn.Module):
         }
 
     def forward(self, inputs: Tensors) -> Any:
-        """Raw outputs ``[n, n_outputs]``: logits, or the regression value."""
-        return call_body(self.body, self.prepare(inputs), self._layout)
+        """Raw outputs ``[n, n_outputs]``: logits, the regression value, or its quantiles."""
+        return self.finished(call_body(self.body, self.prepare(inputs), self._layout))
+
+    def finished(self, outputs: Any) -> Any:
+        """Sort the quantiles of every row, so that none cross; other outputs stay as they are.
+
+        The pinball loss of sorted quantiles is never larger (Chernozhukov, Fernandez-Val and Galichon, Quantile and Probability
+        Curves without Crossing, 2010).
+        """
+        return outputs.sort(dim=1).values if self._ascending else outputs
 
 
 class EncoderState(nn.Module):
@@ -99,7 +109,8 @@ def build_network(spec: TrainingSpec, layout: Layout, n_outputs: int, *, source:
     ``seen`` are the inputs as its body gets them, where transforms make others of those of ``layout``.
     """
     body = _build_body(spec.model, seen or layout, n_outputs, source)
-    return Network(body, layout, standardize=spec.standardize, double=spec.precision == "64-true")
+    ascending = isinstance(spec.task, QuantilesTask)
+    return Network(body, layout, standardize=spec.standardize, double=spec.precision == "64-true", ascending=ascending)
 
 
 def _standardize(layout: Layout) -> Standardize | nn.ModuleDict | None:

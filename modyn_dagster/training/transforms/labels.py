@@ -12,6 +12,7 @@ from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.imports import import_callable
 from modyn_dagster.keys import KeyArray
+from modyn_dagster.spec.learning.tasks import MultiLabelTask, TaskSpec, truth_columns
 from modyn_dagster.spec.learning.transforms import (
     GroupedLabels,
     LabelTransform,
@@ -36,7 +37,7 @@ def checked_truth(truth: Truth | None, keys: KeyArray, kind: TaskKind, *, source
     """Labels or targets of some keys, none of them missing."""
     if truth is None:
         raise ConfigError(source, "training", kind, "the dataset has no such label to learn")
-    missing = truth < 0 if kind == "class" else ~np.isfinite(truth)
+    missing = truth < 0 if kind == "class" else ~np.isfinite(truth).all(axis=tuple(range(1, truth.ndim)))
     if missing.any():
         first = int(np.argmax(missing))
         raise TrainingError(f"{source}: the sample with key {keys[first]} has no label ({truth[first]})")
@@ -44,7 +45,7 @@ def checked_truth(truth: Truth | None, keys: KeyArray, kind: TaskKind, *, source
 
 
 def targets_of(truth: Truth, keys: KeyArray, kind: TaskKind, n_outputs: int, *, source: str) -> npt.NDArray[Any]:
-    """``int64[n]`` classes below ``n_outputs``, or ``float32[n]`` targets."""
+    """``int64[n]`` classes below ``n_outputs``, or targets ``float32[n]``, of several columns ``float32[n, columns]``."""
     if kind == "target":
         return truth.astype(np.float32)
     outside = truth >= n_outputs
@@ -67,22 +68,27 @@ class Relabeling:
         spec: spec of the transform, with classes by number (``numbered``).
         given: kind of the dataset's label.
         source: name of the pipeline, for errors.
+        learns: spec of the task, whose truth may be several columns.
 
     Attributes:
         given: kind of the label before the transform.
         kind: kind of the label after it.
         n_classes: number of classes after it; None for a target, or without a transform.
+        columns: columns of the truth, where it is several.
     """
 
-    def __init__(self, spec: LabelTransform | None, given: TaskKind, source: str) -> None:
+    def __init__(self, spec: LabelTransform | None, given: TaskKind, source: str, learns: TaskSpec | None = None) -> None:
         self.spec, self.given, self._source = spec, given, source
-        self.kind: TaskKind = kind_after(spec, given)
+        self.columns, self._only_flags = truth_columns(learns), isinstance(learns, MultiLabelTask)
+        self.kind: TaskKind = "target" if self.columns else kind_after(spec, given)
         self.n_classes = _n_classes(spec)
         own = spec if isinstance(spec, OwnLabels) else None
         self._own = own and partial(import_callable(own.function, source=source, field=f"{_FIELD}.function"), **own.config)
 
     def task(self, task: Task) -> Task:
         """Learning task after the label transform."""
+        if self.columns:
+            return Task(self.kind, None, task.exclude | frozenset(self.columns))
         return task if self.spec is None else Task(self.kind, self.n_classes, task.exclude)
 
     def learnt(self, truth: Truth, keys: KeyArray) -> Truth:
@@ -99,6 +105,8 @@ class Relabeling:
 
     def judged(self, samples: Samples) -> Samples:
         """Transform labels for evaluation: missing ones stay missing, a label in no group becomes a class no model knows."""
+        if self.columns:
+            return replace(samples, labels=None, targets=self.together(samples))
         truth = samples.labels if self.given == "class" else samples.targets
         if self.spec is None or truth is None:
             return samples
@@ -111,6 +119,31 @@ class Relabeling:
         targets = np.full(len(truth), np.nan)
         targets[present] = found
         return replace(samples, labels=None, targets=targets)
+
+    def together(self, samples: Samples) -> npt.NDArray[np.float64]:
+        """Columns of the truth, ``float64[n, columns]``, NaN where one is missing.
+
+        ``TrainingError`` names a column that the samples lack or that holds no numbers, and the key of a value that is neither
+        0 nor 1 where labels must be.
+        """
+        what, found = f"{self._source}: training.task.columns", []
+        for name in self.columns:
+            column = samples.columns.get(name)
+            if column is None:
+                known = ", ".join(samples.columns) or "none"
+                raise TrainingError(f"{what}: the samples have no column {name!r}; they have {known}")
+            if column.ndim != 1 or column.dtype.kind not in "biuf":
+                raise TrainingError(
+                    f"{what}: column {name!r} is {column.dtype}{list(column.shape)}, expected a number per sample"
+                )
+            found.append(column.astype(np.float64))
+        truth = np.column_stack(found)
+        wrong = ~np.isin(truth, (0.0, 1.0)) & ~np.isnan(truth)
+        if self._only_flags and wrong.any():
+            row, place = (int(each[0]) for each in np.nonzero(wrong))
+            made = f"column {self.columns[place]!r} of the sample with key {samples.keys[row]} is {truth[row, place]:g}"
+            raise TrainingError(f"{what}: {made}; a label is 1 where the sample has it, else 0")
+        return truth
 
     def _of(self, truth: Truth, keys: KeyArray) -> Truth:
         """Map labels; a class in no group becomes the number of groups."""

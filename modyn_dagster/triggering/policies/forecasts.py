@@ -99,11 +99,17 @@ _BOUNDS: Final[Mapping[MetricName, tuple[float, float]]] = {
     "accuracy": (0.0, 1.0),
     "roc_auc": (0.0, 1.0),
     "f1": (0.0, 1.0),
-    "log_loss": (0.0, np.inf),
-    "mae": (0.0, np.inf),
-    "mse": (0.0, np.inf),
     "r2": (-np.inf, 1.0),
+    "quadratic_kappa": (-1.0, 1.0),
+    "ranked_probability": (0.0, 1.0),
+    "coverage": (0.0, 1.0),
+    "subset_accuracy": (0.0, 1.0),
+    "hamming_loss": (0.0, 1.0),
+    "label_f1_micro": (0.0, 1.0),
+    "label_f1_macro": (0.0, 1.0),
 }
+#: Range of every other metric, which is a loss.
+_LOSS: Final = (0.0, np.inf)
 
 
 class ScoreForecast:
@@ -123,7 +129,7 @@ class ScoreForecast:
 
     def __init__(self, spec: Forecast, metric: MetricName) -> None:
         self.spec = spec
-        self._bounds = _BOUNDS[metric]
+        self._bounds = _BOUNDS.get(metric, _LOSS)
         self._scores = RecentScores(maxlen=spec.window)
 
     def __repr__(self) -> str:

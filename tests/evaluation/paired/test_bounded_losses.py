@@ -14,7 +14,7 @@ from modyn_dagster.evaluation.paired.bounded_losses import (
 )
 from modyn_dagster.spec.learning.metrics import has_sample_losses
 
-CLASSES = ["accuracy", "accuracy_top2", "log_loss", "brier"]
+CLASSES = ["accuracy", "accuracy_top2", "log_loss", "brier", "rank_mae", "ranked_probability"]
 
 
 def made_up(seed: int, n_classes: int, n: int = 40) -> tuple[np.ndarray, np.ndarray]:

@@ -58,6 +58,7 @@ def test_another_spec_is_refused_with_the_fields_that_differ(world_of: Worlds) -
     refused(world, r"another spec than the file of by_amount \(trigger.every, training.epochs\); replay it as it is now")
 
 
+@pytest.mark.soak("replays")
 def test_a_changed_description_is_no_other_spec(world_of: Worlds) -> None:
     world = replayed(world_of(amount(every=40)))
     write_pipeline(world.folder, amount(every=40, description="in other words"))
@@ -80,6 +81,7 @@ def test_a_replay_that_has_not_come_to_its_end_is_refused(world_of: Worlds, stat
     refused(world, said)
 
 
+@pytest.mark.soak("replays")
 def test_a_replay_that_a_process_works_on_is_refused(world_of: Worlds) -> None:
     world = replayed(world_of(amount(every=40)))
     with run_lock(world.platform.engine, world.run("by_amount", "replay")):
@@ -98,6 +100,7 @@ def test_a_second_live_run_is_refused_and_a_second_call_is_none(world_of: Worlds
     assert start(world, "by_amount").id > first.run.id
 
 
+@pytest.mark.soak("replays")
 def test_what_the_next_triggers_start_from_has_to_be_there(world_of: Worlds) -> None:
     freshness = {"window": "all", "strategy": {"kind": "freshness", "unused": 0.5, "size": 30}}
     world = replayed(world_of(amount(every=40, selection=freshness)))

@@ -118,15 +118,15 @@ def _predicted_again(context: TriggerContext, model: ModelRow, data: EvaluationS
         remedy = "; `modyn-dagster repair` makes it again where it can"
         raise CorruptFile(error.path, error.expected, error.found + remedy) from error
     with closing(predictor):
-        kind, n_outputs = predictor.kind, predictor.n_outputs
+        kind, n_outputs, n_targets = predictor.kind, predictor.n_outputs, predictor.n_targets
         parts = list(predicted_blocks(predictor, data, stretch))
     try:
         if form_of(file.path) == "compact":
             part, content = compact_part(data, stretch, map(compacted, parts))
             written = write_content(temporary, content, part.predictions.keys)
         else:
-            part = StoredPart(Predictions.concat([Predictions.empty(kind, n_outputs), *parts]))
-            written = write_predictions(temporary, parts, kind=kind, n_outputs=n_outputs)
+            part = StoredPart(Predictions.concat([Predictions.empty(kind, n_outputs, n_targets), *parts]))
+            written = write_predictions(temporary, parts, kind=kind, n_outputs=n_outputs, n_targets=n_targets)
         yield _Again(part, written, temporary)
     finally:
         temporary.unlink(missing_ok=True)

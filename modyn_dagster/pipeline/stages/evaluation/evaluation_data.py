@@ -13,6 +13,7 @@ from modyn_dagster.data.view import DatasetView, Positions
 from modyn_dagster.evaluation.metrics.losses import sample_losses
 from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.keys import ORIGIN, KeyArray, key_of, keys_of
+from modyn_dagster.spec.learning.tasks import TaskSpec
 
 Times = npt.NDArray[np.datetime64]
 
@@ -27,11 +28,13 @@ class EvaluationSet:
         may_gain_samples: whether batches that are predicted already may gain evaluation samples.
         spans: first and last sample time of every training, where intervals between triggers follow another run.
         newest_labels: position in the sequence of arrivals up to which labels count; None for those that are there.
+        task: spec of the task of the pipeline's models, which their losses follow from.
     """
 
     may_gain_samples = False
     spans: Sequence[tuple[np.datetime64, np.datetime64]] | None = None
     newest_labels: int | None = None
+    task: TaskSpec | None = None
 
     def __init__(self, view: DatasetView, *, origin: int = ORIGIN, trained_on: bool | None = None) -> None:
         self.view = view
@@ -121,7 +124,8 @@ class EvaluationSet:
     def relabelled(self, predictions: Predictions, position: int) -> Predictions:
         """Return predictions with the labels known at a position in the sequence of arrivals, and their losses."""
         truth = self.view.labelled_as_of(position).labels_at(predictions.keys)
-        return replace(predictions, truth=truth, losses=sample_losses(predictions.outputs, truth, predictions.kind))
+        losses = sample_losses(predictions.outputs, truth, predictions.kind, self.task)
+        return replace(predictions, truth=truth, losses=losses)
 
     def _evaluated_positions(self, batch: BatchRow) -> Positions:
         positions = self.positions(batch)

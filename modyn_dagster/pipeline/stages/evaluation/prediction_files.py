@@ -120,8 +120,9 @@ def predict(
         written = writer.write_bytes(path, content, part.predictions.keys)
     else:
         parts = list(predicted)
-        part = StoredPart(Predictions.concat([Predictions.empty(kind, predictor.n_outputs), *parts]))
-        written = writer.write(path, parts, kind=kind, n_outputs=predictor.n_outputs)
+        part = StoredPart(Predictions.concat([Predictions.empty(kind, predictor.n_outputs, predictor.n_targets), *parts]))
+        sizes = {"n_outputs": predictor.n_outputs, "n_targets": predictor.n_targets}
+        written = writer.write(path, parts, kind=kind, **sizes)
 
     def wait() -> dict[str, Any]:
         return _row(context, model, data, stretch, relative, written.result())
@@ -142,7 +143,7 @@ def predicted_blocks(
     """Predict the samples of some batches, or of a range of their blocks, as ``predict_range`` does."""
     ranges = ranges_of(data, stretch)
     read = partial(_judged, predictor, data)
-    yield from predict_range(predictor, read, ranges, kind=predictor.kind, begin=begin, end=end)
+    yield from predict_range(predictor, read, ranges, kind=predictor.kind, task=predictor.task, begin=begin, end=end)
 
 
 def _judged(predictor: "Predictor", data: EvaluationSet, keys: KeyArray) -> Samples:

@@ -19,6 +19,7 @@ from modyn_dagster.keys import KeyArray, keys_of, ordinal_of, ordinals_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.spec.evaluation import PredictionForm
+from modyn_dagster.spec.learning.tasks import truth_columns
 
 _NONE: Final = np.empty(0, dtype=np.uint64)
 #: Mark of scores from compact predictions, in the addresses of their cells; another one where codes change.
@@ -79,13 +80,14 @@ class StoredPredictions:
 def form_for(context: TriggerContext, model: ModelRow) -> PredictionForm:
     """Form of a model's new prediction files.
 
-    They are compact where every model predicts every batch, unless the spec asks for exact ones. Other than two classes, and
-    classes that a label transform makes, have no compact form.
+    They are compact where every model predicts every batch, unless the spec asks for exact ones. Other than two classes, classes
+    that a label transform makes, and several labels have no compact form.
     """
     spec, label = context.spec, context.view.spec.label
     asked = spec.evaluation.matrix == "full" and spec.evaluation.predictions == "compact"
     binary = label is not None and label.kind == "class" and int(model.architecture["n_outputs"]) == 2
-    return "compact" if asked and binary and spec.training.label_transform is None else "exact"
+    as_they_are = spec.training.label_transform is None and not truth_columns(spec.training.task)
+    return "compact" if asked and binary and as_they_are else "exact"
 
 
 def compacted(exact: Predictions) -> tuple[CodedOutputs, Predictions]:

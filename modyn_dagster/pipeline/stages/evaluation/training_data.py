@@ -32,7 +32,7 @@ def evaluation_set(context: TriggerContext) -> EvaluationSet:
         RunError: retention has removed a training set that they consist of.
     """
     data = _samples_of(context)
-    data.newest_labels = context.newest_labels
+    data.newest_labels, data.task = context.newest_labels, context.spec.training.task
     return data
 
 

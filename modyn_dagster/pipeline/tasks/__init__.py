@@ -1,0 +1,1 @@
+"""Tasks of pipelines: settings that do not go with what their models learn."""

@@ -1,0 +1,66 @@
+"""Settings of a pipeline that read one label per sample, and do not go with a truth of several columns."""
+
+from collections.abc import Iterator
+
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.evaluation import OtherDataset
+from modyn_dagster.spec.learning.metrics import estimated_metric
+from modyn_dagster.spec.learning.tasks import MultiLabelTask, SeveralColumns
+from modyn_dagster.spec.online import CLIBSpec, GSSSpec, MIRSpec
+from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.spec.triggers.measured import CostTriggerSpec, DetectorTriggerSpec
+from modyn_dagster.spec.triggers.trigger import nested_blocks
+
+
+def several_errors(pipeline: PipelineSpec, dataset: DatasetSpec, task: SeveralColumns) -> Iterator[ConfigError]:
+    """Errors of fields that do not go with a truth of several columns, by pipeline and field.
+
+    The first column is that of the dataset's label, which stays what selection, statistics and triggers by amount or time know.
+    """
+    source = f"pipeline {pipeline.name}"
+    yield from _label_errors(dataset, task, source)
+    if pipeline.label_delay is not None:
+        rule = "delays one label, and the task has several columns: remove it"
+        yield ConfigError(source, "label_delay", pipeline.label_delay.words(), rule)
+    if pipeline.promotion is not None:
+        rule = "tests losses of one label per sample, and the task has several columns: remove it"
+        yield ConfigError(source, "promotion", "(on)", rule)
+    if isinstance(pipeline.evaluation.data, OtherDataset):
+        rule = "takes one label of another dataset, and the task has several columns: evaluate on this one"
+        yield ConfigError(source, "evaluation.data.kind", "dataset", rule)
+    if "label" in pipeline.evaluation.slices:
+        rule = "are of one label, and the task has several columns: slice by an attribute"
+        yield ConfigError(source, "evaluation.slices", "label", rule)
+    for metric in pipeline.evaluation.metrics:
+        if estimated_metric(metric) is not None:
+            yield ConfigError(source, "evaluation.metrics", metric, "estimates are of one class per sample: remove it")
+    for field, block in nested_blocks(pipeline.trigger):
+        if isinstance(block, DetectorTriggerSpec):
+            rule = "reads one error per sample, and the task has several columns: use a performance or a drift trigger"
+            yield ConfigError(source, f"{field}.detector.name", block.detector.name, rule)
+        if isinstance(block, CostTriggerSpec) and block.signal == "misclassifications":
+            rule = "counts one class per sample, and the task has several columns: use latency"
+            yield ConfigError(source, f"{field}.signal", block.signal, rule)
+    for field, strategy in pipeline.selection.by_field.items():
+        if isinstance(strategy, GSSSpec | MIRSpec | CLIBSpec):
+            rule = "compares losses or gradients of one label, and the task has several columns: use another strategy"
+            yield ConfigError(source, f"{field}.kind", strategy.kind, rule)
+
+
+def _label_errors(dataset: DatasetSpec, task: SeveralColumns, source: str) -> Iterator[ConfigError]:
+    label = dataset.label
+    if label is None:
+        return
+    if label.arrives == "later":
+        rule = f"labels of dataset {dataset.name} arrive later, one per sample, and the task needs several columns at once"
+        yield ConfigError(source, "training.task.columns", task.columns, rule)
+    elif label.from_.source != "column":
+        rule = f"must be columns of dataset {dataset.name}, whose label comes from {label.from_.source}"
+        yield ConfigError(source, "training.task.columns", task.columns, rule)
+    elif label.from_.column != task.columns[0]:
+        rule = f"must begin with {label.from_.column}, the label of dataset {dataset.name}"
+        yield ConfigError(source, "training.task.columns", task.columns, rule)
+    if isinstance(task, MultiLabelTask) and label.n_classes != len((0, 1)):
+        rule = f"needs labels 0 and 1: give the label of dataset {dataset.name} `n_classes: 2`"
+        yield ConfigError(source, "training.task.kind", "multi_label", rule)
