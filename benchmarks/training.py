@@ -1,4 +1,4 @@
-"""Cost of the training loop beside the same updates written by hand, and cost of determinism.
+"""Cost of the training loop beside the same updates written by hand, of determinism, and of encoded columns.
 
 ``python benchmarks/training.py --json figures.json``. Both loops make the same updates in the same order on tensors in memory;
 what happens before the first step and after the last one does not count.
@@ -16,6 +16,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.figures.determinism import determinism
+from benchmarks.figures.encoding import encoding
 from benchmarks.figures.looping import batch_then_sample, overhead
 from benchmarks.groups import measured, one_of
 from benchmarks.measure import Machine
@@ -38,6 +39,7 @@ _GROUPS: Final[Mapping[str, Any]] = {
     "overhead": partial(_group, overhead),
     "batch_then_sample": partial(_group, batch_then_sample),
     "determinism": partial(_group, determinism),
+    "encoding": partial(_group, encoding),
 }
 
 

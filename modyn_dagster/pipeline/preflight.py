@@ -17,7 +17,7 @@ from modyn_dagster.pipeline.tasks.unlabelled import label_refusals
 from modyn_dagster.selection.online.samplers import check_selection
 from modyn_dagster.selection.own.user_code import selection_code_errors
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.spec.evaluation import estimated_metric
+from modyn_dagster.spec.learning.metrics import estimated_metric
 from modyn_dagster.spec.learning.models import LogisticRegressionSpec, MLPSpec
 from modyn_dagster.spec.learning.tasks import TaskName, task_name
 from modyn_dagster.spec.operation import ModelStoreSpec

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.runs import RunRow, choose_run
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.reporting.scores import Interval, IntervalScore, mean_score, spec_of, with_final_values
-from modyn_dagster.reporting.summary import RunSummary, SeedSpread, seed_spreads, summarise_run, with_other_seeds
+from modyn_dagster.reporting.seed_spread import SeedSpread, seed_spreads, with_other_seeds
+from modyn_dagster.reporting.summary import RunSummary, summarise_run
 
 #: Characters that MLflow refuses in a name.
 _REFUSED: Final = re.compile(r"[()]")

@@ -11,7 +11,8 @@ from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.reporting.comparison import Comparison
 from modyn_dagster.reporting.estimates import hold
 from modyn_dagster.reporting.scores import IntervalScore, LateScore
-from modyn_dagster.reporting.summary import RunSummary, Spread, TriggerCounts
+from modyn_dagster.reporting.seed_spread import Spread
+from modyn_dagster.reporting.summary import RunSummary, TriggerCounts
 from modyn_dagster.reporting.terminal import TerminalTable
 
 #: Text of a missing value.

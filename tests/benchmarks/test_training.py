@@ -6,6 +6,7 @@ import torch
 from benchmarks.contenders.hand_written import Setup, dlrm, mlp, run_of
 from benchmarks.figures import looping
 from benchmarks.figures.determinism import determinism
+from benchmarks.figures.encoding import encoding
 from benchmarks.measure import Machine
 
 SETUPS = [lambda: mlp("mlp", 300, 64, [8, 8]), lambda: dlrm("dlrm", 100, 32)]
@@ -66,3 +67,10 @@ def test_what_determinism_costs_is_told_stage_by_stage():
     for figure in found.values():
         assert figure.spread is not None
         assert 0 < figure.spread.min <= figure.spread.value <= figure.spread.max
+
+
+@pytest.mark.soak("benchmarks")
+def test_training_on_encoded_text_is_compared_with_training_on_its_numbers():
+    found = {figure.id: figure for figure in encoding(Machine(), quick=True)}
+    assert found.keys() == {f"encode.1.{part}" for part in ("plain", "plain.prepare", "encoded", "encoded.prepare", "ratio")}
+    assert all(figure.spread is not None and figure.spread.min > 0 for figure in found.values())

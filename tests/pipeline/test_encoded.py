@@ -83,10 +83,18 @@ def test_drift_of_columns_sees_them_as_the_model_does(world_of: MakeWorld) -> No
     assert {"oslo", "rome", "köln"} == set(values_of(world, "by_drift", found[-1]))
 
 
+def embedded(**training: Any) -> Content:
+    """A pipeline whose cities have vectors that are learned."""
+    encode = ENCODED["encode"] | {"city": {"kind": "embedding", "dimension": 3, "max_values": 5, "beyond": "unknown"}}
+    return pipeline(encode=encode, **training)
+
+
 @pytest.mark.process
 @pytest.mark.soak("distributed")
-def test_ranks_fit_the_same_encoders(world_of: MakeWorld) -> None:
-    world = world_of(pipeline(ranks=2, epochs=2, batch_size=10, **GROWING))
+@pytest.mark.parametrize("strategy", ["replicated", "fsdp"])
+@pytest.mark.parametrize("content", [pipeline, embedded], ids=["one_hot", "embedding"])
+def test_ranks_fit_the_same_encoders(world_of: MakeWorld, content: Callable[..., Content], strategy: str) -> None:
+    world = world_of(content(ranks=2, epochs=2, batch_size=10, strategy=strategy, **GROWING))
     deliver(world, 2)
     world.live_until_idle("by_amount")
     world.replay("by_amount")

@@ -15,7 +15,8 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.reporting.comparison import compare_pipelines, compare_runs
 from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.scores import IntervalScore
-from modyn_dagster.reporting.summary import RunSummary, Spread, TriggerCounts
+from modyn_dagster.reporting.seed_spread import Spread
+from modyn_dagster.reporting.summary import RunSummary, TriggerCounts
 from tests.reporting.story import Story, year
 
 

@@ -168,7 +168,7 @@ def _grant(settings: Settings, database: DatabaseName, roles: Roles) -> None:
 
 
 def _make_statement_role(settings: Settings, writer: str) -> None:
-    """Where the owner may not, `db upgrade` and `db status` say what to run, and nothing but statements needs it."""
+    """Make the role as the owner; where that is not allowed, `db upgrade` and `db status` say what an administrator runs."""
     with _engine(server_url(settings, "owner")) as engine, transaction(engine) as connection:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
         with closing(connection.connection.cursor()) as cursor:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.metrics.torch_metrics import is_torchmetric
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.spec.evaluation import OtherDataset, estimated_metric
+from modyn_dagster.spec.evaluation import OtherDataset
+from modyn_dagster.spec.learning.metrics import estimated_metric
 from modyn_dagster.spec.learning.tasks import MultiLabelTask, SeveralColumns
 from modyn_dagster.spec.online import CLIBSpec, GSSSpec, MIRSpec
 from modyn_dagster.spec.pipeline import PipelineSpec

@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Duration, Spec
-from modyn_dagster.spec.evaluation import MetricId
+from modyn_dagster.spec.learning.metrics import MetricId
 from modyn_dagster.spec.operation import Size
 
 

@@ -143,6 +143,24 @@ class ThreadedParts:
         wait(futures)
         return [_result(future, start) for future, (start, _) in zip(futures, cuts, strict=True)]
 
+    def decode(self, blobs: Blobs, batch: npt.NDArray[Any], decoder: Callable[[Any, npt.NDArray[Any]], None]) -> None:
+        """Decode every blob into its row of a batch; ``ParseFailed`` for the first that cannot be decoded.
+
+        Args:
+            blobs: ``n`` encoded samples.
+            batch: ``[n, ...]``.
+            decoder: writes one blob into one row.
+        """
+
+        def fill(start: int, stop: int) -> None:
+            for position in range(start, stop):
+                try:
+                    decoder(blobs[position], batch[position])
+                except Exception as error:
+                    raise ParseFailed(position - start, reason_of(error)) from error
+
+        self(len(blobs), fill)
+
     def close(self) -> None:
         """End the threads; pieces that have not begun are cancelled."""
         if self._owner == os.getpid():

@@ -16,7 +16,7 @@ from PIL import Image
 from fastpath.arrays.planes import to_planes
 from modyn_dagster.spec.learning.parsing import ImagesSpec
 from modyn_dagster.training.memory import empty_aligned
-from modyn_dagster.training.parsing.function import Blobs, Columns, ParseFailed, ThreadedParts, reason_of
+from modyn_dagster.training.parsing.function import Blobs, Columns, ThreadedParts
 from modyn_dagster.training.parsing.image_limits import ImageLimits, ImageTooLarge
 
 Pixels = npt.NDArray[np.uint8]
@@ -118,15 +118,7 @@ class Images:
         spec = self._spec
         shape = (spec.channels, *spec.size) if spec.layout == "chw" else (*spec.size, spec.channels)
         batch = empty_aligned((len(blobs), *shape), spec.dtype)
-
-        def fill(start: int, stop: int) -> None:
-            for position in range(start, stop):
-                try:
-                    self._decode(blobs[position], batch[position])
-                except Exception as error:
-                    raise ParseFailed(position - start, reason_of(error)) from error
-
-        self._pieces(len(blobs), fill)
+        self._pieces.decode(blobs, batch, self._decode)
         return {"features": batch}
 
     def close(self) -> None:

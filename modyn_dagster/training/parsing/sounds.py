@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from modyn_dagster.spec.learning.parsing import SoundsSpec
 from modyn_dagster.training.memory import empty_aligned
-from modyn_dagster.training.parsing.function import Blobs, Columns, ParseFailed, ThreadedParts, reason_of
+from modyn_dagster.training.parsing.function import Blobs, Columns, ThreadedParts
 
 Float32 = npt.NDArray[np.float32]
 
@@ -28,15 +28,7 @@ class Sounds:
     def __call__(self, blobs: Blobs) -> Columns:
         """Decode sounds; ``ParseFailed`` for the first that cannot be decoded."""
         batch = empty_aligned((len(blobs), self._spec.channels, self._spec.samples), np.float32)
-
-        def fill(start: int, stop: int) -> None:
-            for position in range(start, stop):
-                try:
-                    self._decode(blobs[position], batch[position])
-                except Exception as error:
-                    raise ParseFailed(position - start, reason_of(error)) from error
-
-        self._pieces(len(blobs), fill)
+        self._pieces.decode(blobs, batch, self._decode)
         return {"features": batch}
 
     def close(self) -> None:

@@ -1,42 +1,19 @@
 """Trainer of LightGBM's boosted trees."""
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.spec.learning.trainers import LightGBMSpec
-from modyn_dagster.training.trainers.adapters.libraries import library_version, refuse_reserved
-from modyn_dagster.training.trainers.protocol import Inputs, LearningTask, TrainingSamples, Weights
-
-#: Objectives of classes, whose predictions are probabilities.
-_OBJECTIVES: Final = ("binary", "multiclass", "softmax", "multiclassova", "multiclass_ova", "ova", "ovr")
+from modyn_dagster.training.trainers.adapters.boosting import BoostedTrees
+from modyn_dagster.training.trainers.protocol import Inputs, TrainingSamples, Weights
 
 
-class LightGBMTrainer:
-    """Adds ``rounds`` trees (per class, beyond two) to a previous model or to none; the model is LightGBM's text file.
+class LightGBMTrainer(BoostedTrees):
+    """Adds ``rounds`` trees (per class, beyond two) to a previous model or to none; the model is LightGBM's text file."""
 
-    Args:
-        spec: parameters and rounds.
-        task: task of the models.
-
-    Raises:
-        ConfigError: a parameter is not for the spec to set, or the objective does not fit the task.
-        MissingExtra: LightGBM is not installed.
-    """
-
-    takes_weights = True
-    continues = True
-
-    def __init__(self, spec: LightGBMSpec, task: LearningTask) -> None:
-        self.library = ("lightgbm", library_version("lightgbm", "lightgbm", task.source, spec.name))
-        refuse_reserved(spec.parameters, task.source)
-        objective = spec.parameters.get("objective")
-        if task.kind == "class" and objective is not None and objective not in _OBJECTIVES:
-            rule = f"the label is a class: use one of {', '.join(_OBJECTIVES)}, or leave it out"
-            raise ConfigError(task.source, "training.model.parameters.objective", objective, rule)
-        self._spec, self._task = spec, task
+    objectives = ("binary", "multiclass", "softmax", "multiclassova", "multiclass_ova", "ova", "ovr")
 
     def fit(self, samples: TrainingSamples, weights: Weights, previous: Any | None, seed: int) -> Any:
         """Boost on samples, from a previous model if there is one."""
