@@ -158,6 +158,16 @@ def test_an_image_is_reconstructed_whatever_the_shape_of_the_outputs(predictor: 
     assert predictor(model)(table.samples).shape == (40, 6)
 
 
+def test_encoded_and_imputed_columns_are_reconstructed_as_the_model_sees_them(predictor: Any) -> None:
+    rng = np.random.default_rng(4)
+    size = np.where(rng.random(40) < 0.3, np.nan, rng.normal(size=40))
+    table = Table({"size": size, "city": np.array(["rome", "oslo"] * 20, dtype=object)})
+    encoding: dict[str, Any] = {"encode": {"city": {"kind": "one_hot"}}, "impute": {"size": {"indicator": True}}}
+    model = trained(table, spec_of(loss={"name": "reconstruction"}, epochs=1, **encoding), task=Task("reconstruction"))
+    assert model.architecture["n_outputs"] == predictor(model)(table.samples).shape[1]
+    assert np.isfinite(predictor(model).measures(table.samples)).all()
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
