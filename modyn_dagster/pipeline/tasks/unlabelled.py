@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.spec.evaluation import estimated_metric
+from modyn_dagster.spec.learning.metrics import estimated_metric
 from modyn_dagster.spec.online import CLIBSpec, GDumbSpec, GSSSpec, MIRSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import BalancedSpec, SimilarToUnlabelledSpec, Strategy
