@@ -14,7 +14,7 @@ from modyn_dagster.assets.tracking.links import MlflowLinks
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.settings import REPORT_PAGES
-from modyn_dagster.spec.learning.metrics import lower_is_better
+from modyn_dagster.spec.tasks.metrics import lower_is_better
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

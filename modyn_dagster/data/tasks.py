@@ -3,9 +3,9 @@
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.spec.learning.objectives import kind_of_objective
-from modyn_dagster.spec.learning.tasks import TASKS, task_name
 from modyn_dagster.spec.learning.transforms import kind_after
+from modyn_dagster.spec.tasks.objectives import kind_of_objective
+from modyn_dagster.spec.tasks.task import TASKS, task_name
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 
 

@@ -17,12 +17,12 @@ from modyn_dagster.pipeline.tasks.unlabelled import label_refusals
 from modyn_dagster.selection.online.samplers import check_selection
 from modyn_dagster.selection.own.user_code import selection_code_errors
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.spec.learning.metrics import estimated_metric
 from modyn_dagster.spec.learning.models import LogisticRegressionSpec, MLPSpec
-from modyn_dagster.spec.learning.tasks import TaskName, task_name
 from modyn_dagster.spec.operation import ModelStoreSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import SimilarToUnlabelledSpec
+from modyn_dagster.spec.tasks.metrics import estimated_metric
+from modyn_dagster.spec.tasks.task import TaskName, task_name
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.spec.triggers.base import TriggerBase
 from modyn_dagster.spec.triggers.decision import MisclassificationsRule

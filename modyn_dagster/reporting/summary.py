@@ -16,7 +16,7 @@ from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.timings import bytes_by_trigger, seconds_by_stage
 from modyn_dagster.catalog.triggers import UNFINISHED, list_triggers
 from modyn_dagster.reporting.scores import IntervalScore, composite_series, mean_score, spec_of
-from modyn_dagster.spec.learning.metrics import name_of_estimate
+from modyn_dagster.spec.tasks.metrics import name_of_estimate
 
 
 @dataclass(frozen=True, slots=True)

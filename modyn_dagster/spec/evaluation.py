@@ -6,7 +6,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Duration, ImportPath, Name, Spec
 from modyn_dagster.spec.intervals import IntervalsSpec
-from modyn_dagster.spec.learning.metrics import MetricId
+from modyn_dagster.spec.tasks.metrics import MetricId
 
 _WHOSE = "Whose: of the run that stands for this pipeline (the open live run, else the newest replay); default: the run itself."
 

@@ -11,7 +11,6 @@ from modyn_dagster.spec.learning.downsampling import DownsamplingSpec
 from modyn_dagster.spec.learning.features import ColumnList, EmbeddingSpec, EncodingSpec, ImputeSpec, require_no_repeats
 from modyn_dagster.spec.learning.libraries import ImageNetworkSpec
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec, input_mismatch
-from modyn_dagster.spec.learning.objectives import ObjectiveSpec, UnlabelledKind
 from modyn_dagster.spec.learning.optimizers import (
     CheckpointSpec,
     ClipSpec,
@@ -24,8 +23,9 @@ from modyn_dagster.spec.learning.optimizers import (
 )
 from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, SoundParserSpec, TextParserSpec, TokenizerParserSpec
 from modyn_dagster.spec.learning.pretrained import PretrainedSpec, pretrained_problem
-from modyn_dagster.spec.learning.tasks import LossName, TaskSpec
 from modyn_dagster.spec.learning.transforms import LabelTransform, TransformSpec
+from modyn_dagster.spec.tasks.objectives import ObjectiveSpec, UnlabelledKind
+from modyn_dagster.spec.tasks.task import LossName, TaskSpec
 
 #: Kind of a dataset's label.
 LabelKind = Literal["class", "target"]

@@ -11,10 +11,10 @@ from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.learning.objectives import kind_of_objective
-from modyn_dagster.spec.learning.tasks import TASKS, QuantilesTask, SeveralColumns, task_name, truth_columns
 from modyn_dagster.spec.learning.trainers import TrainerSpec
 from modyn_dagster.spec.learning.transforms import GroupedLabels, PositiveLabels, ThresholdLabels, kind_after
+from modyn_dagster.spec.tasks.objectives import kind_of_objective
+from modyn_dagster.spec.tasks.task import TASKS, QuantilesTask, SeveralColumns, task_name, truth_columns
 from modyn_dagster.spec.training import TaskKind, TrainingSpec, is_unlabelled
 from modyn_dagster.training.refusals.unlabelled import check_without_label
 

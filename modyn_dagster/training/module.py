@@ -8,9 +8,9 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import CodeSources
 from modyn_dagster.reproducibility.determinism import reproducible
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.learning.tasks import truth_columns
 from modyn_dagster.spec.learning.trainers import TrainerSpec
 from modyn_dagster.spec.pipeline import HOW_FIELDS
+from modyn_dagster.spec.tasks.task import truth_columns
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.network import Network, build_network

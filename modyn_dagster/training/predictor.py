@@ -15,7 +15,7 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.reproducibility.determinism import fixed_algorithms
 from modyn_dagster.reproducibility.devices import current_device, resolve_device
-from modyn_dagster.spec.learning.tasks import TaskSpec, truth_columns
+from modyn_dagster.spec.tasks.task import TaskSpec, truth_columns
 from modyn_dagster.training.columns.encoders import NO_ENCODERS, Encoders
 from modyn_dagster.training.data import COLUMNS, MEASURES, OUTPUTS
 from modyn_dagster.training.inputs.features import Features

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import METRICS, Score, check_metrics, score
 from modyn_dagster.evaluation.metrics.registry import find_metric
-from modyn_dagster.spec.learning.tasks import TASKS
+from modyn_dagster.spec.tasks.task import TASKS
 
 Outputs = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]

@@ -17,8 +17,8 @@ from modyn_dagster.evaluation.metrics.confidence import score_resamples
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples
 from modyn_dagster.evaluation.metrics.losses import ranked_probability_scores, sample_losses
 from modyn_dagster.evaluation.metrics.registry import METRICS, score_parts, score_slice
-from modyn_dagster.spec.learning.metrics import lower_is_better
-from modyn_dagster.spec.learning.tasks import OrdinalTask
+from modyn_dagster.spec.tasks.metrics import lower_is_better
+from modyn_dagster.spec.tasks.task import OrdinalTask
 from modyn_dagster.training.models.losses import ranked_probability
 from tests.examples import examples
 

@@ -15,8 +15,8 @@ from modyn_dagster.evaluation import check_metrics, confidence_interval, score
 from modyn_dagster.evaluation.metrics.losses import pinball_losses, sample_losses
 from modyn_dagster.evaluation.metrics.registry import find_metric
 from modyn_dagster.evaluation.paired.bounded_losses import bounded_losses
-from modyn_dagster.spec.learning.metrics import has_sample_losses, lower_is_better
-from modyn_dagster.spec.learning.tasks import QuantilesTask
+from modyn_dagster.spec.tasks.metrics import has_sample_losses, lower_is_better
+from modyn_dagster.spec.tasks.task import QuantilesTask
 from modyn_dagster.training.models.losses import pinball
 from tests.examples import examples
 

@@ -20,8 +20,8 @@ from modyn_dagster.evaluation.metrics.losses import sample_losses
 from modyn_dagster.evaluation.metrics.registry import METRICS
 from modyn_dagster.evaluation.predictions.files import read_predictions, write_predictions
 from modyn_dagster.keys import keys_of
-from modyn_dagster.spec.learning.metrics import lower_is_better
-from modyn_dagster.spec.learning.tasks import MultiLabelTask, MultiOutputTask
+from modyn_dagster.spec.tasks.metrics import lower_is_better
+from modyn_dagster.spec.tasks.task import MultiLabelTask, MultiOutputTask
 from modyn_dagster.training.models.losses import LOSSES
 from tests.examples import examples
 

@@ -12,7 +12,7 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.metrics.confidence import confidence_interval
 from modyn_dagster.evaluation.metrics.losses import sample_losses
 from modyn_dagster.evaluation.metrics.registry import check_metrics, metrics_of, score
-from modyn_dagster.spec.learning.metrics import lower_is_better
+from modyn_dagster.spec.tasks.metrics import lower_is_better
 
 Measures = npt.NDArray[np.float32]
 

@@ -32,7 +32,7 @@ from modyn_dagster.reporting.plots.runs import score_over_time
 from modyn_dagster.reporting.plots.sketches import scores_svg
 from modyn_dagster.reporting.summary import summarise_run
 from modyn_dagster.reporting.tables import scores_table
-from modyn_dagster.spec.learning.metrics import ESTIMATED, name_of_estimate
+from modyn_dagster.spec.tasks.metrics import ESTIMATED, name_of_estimate
 from modyn_dagster.training.data import OUTPUTS
 from tests.pipeline.deleting import delete
 from tests.pipeline.world import World

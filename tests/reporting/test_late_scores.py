@@ -15,7 +15,7 @@ from modyn_dagster.reporting.plots.late_scores import known_and_final
 from modyn_dagster.reporting.plots.sketches import scores_svg
 from modyn_dagster.reporting.scores import LateScore, composite_series, final_scores
 from modyn_dagster.reporting.tables import cell_text
-from modyn_dagster.spec.learning.metrics import lower_is_better
+from modyn_dagster.spec.tasks.metrics import lower_is_better
 from tests.reporting.story import year
 from tests.reporting.test_plots import a_summary
 from tests.reporting.test_scores import a_model

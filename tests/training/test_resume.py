@@ -14,7 +14,7 @@ import pytest
 
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.reproducibility.randomness import rng_for
-from modyn_dagster.spec.learning.objectives import kind_of_objective
+from modyn_dagster.spec.tasks.objectives import kind_of_objective
 from modyn_dagster.training import CheckpointFile, FastPath, Task, TrainedModel, TrainingProgress, train
 from tests.training.resumable import RESUMABLE, resumable
 from tests.training.table import FASTEST

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from modyn_dagster.spec.learning.objectives import kind_of_objective
+from modyn_dagster.spec.tasks.objectives import kind_of_objective
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import CheckpointFile, FastPath, Task, TrainedModel, TrainingProgress, train
 from tests.training.resumable import resumable

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from modyn_dagster.catalog.results.evaluations import EvaluationRow
-from modyn_dagster.spec.learning.metrics import lower_is_better
+from modyn_dagster.spec.tasks.metrics import lower_is_better
 
 Interval = tuple[datetime, datetime]
 

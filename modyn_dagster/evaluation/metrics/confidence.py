@@ -10,7 +10,7 @@ from modyn_dagster.evaluation.metrics.groups import Resamples
 from modyn_dagster.evaluation.metrics.losses import Float64
 from modyn_dagster.evaluation.metrics.registry import Metric, find_metric, labelled_samples, score_slice
 from modyn_dagster.reproducibility.randomness import rng_for
-from modyn_dagster.spec.learning.metrics import PAIRWISE
+from modyn_dagster.spec.tasks.metrics import PAIRWISE
 
 #: Fewer defined resamples tell nothing about the tails.
 _FEWEST: Final = 20

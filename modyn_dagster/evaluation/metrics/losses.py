@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.spec.learning.tasks import MultiLabelTask, MultiOutputTask, OrdinalTask, QuantilesTask, TaskSpec
+from modyn_dagster.spec.tasks.task import MultiLabelTask, MultiOutputTask, OrdinalTask, QuantilesTask, TaskSpec
 from modyn_dagster.spec.training import TaskKind, is_unlabelled
 
 Float64 = npt.NDArray[np.float64]

@@ -27,8 +27,8 @@ from modyn_dagster.evaluation.metrics.losses import Float64
 from modyn_dagster.evaluation.metrics.tasks import labels, ordinal, quantiles
 from modyn_dagster.evaluation.metrics.torch_metrics import check_torchmetric, is_torchmetric, kind_of, torchmetric
 from modyn_dagster.imports import import_callable
-from modyn_dagster.spec.learning.metrics import estimated_metric
-from modyn_dagster.spec.learning.tasks import TASKS, TaskName
+from modyn_dagster.spec.tasks.metrics import estimated_metric
+from modyn_dagster.spec.tasks.task import TASKS, TaskName
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.values.code_digest import code_digest
 

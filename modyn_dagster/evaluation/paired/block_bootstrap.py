@@ -21,7 +21,7 @@ from modyn_dagster.evaluation.metrics.registry import find_metric, score
 from modyn_dagster.evaluation.paired.spending import spent_alpha
 from modyn_dagster.evaluation.paired.verdict import Bounds, PairedVerdict, judged, undecided
 from modyn_dagster.reproducibility.randomness import rng_for
-from modyn_dagster.spec.learning.metrics import has_sample_losses, lower_is_better
+from modyn_dagster.spec.tasks.metrics import has_sample_losses, lower_is_better
 
 #: Resamples at least, and those beyond the quantile of the two-sided interval.
 _FEWEST: Final = 1000

@@ -10,8 +10,8 @@ from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSample
 from modyn_dagster.evaluation.metrics.losses import Float64, pinball_losses, reduce_columns
 from modyn_dagster.evaluation.metrics.registry import find_metric
 from modyn_dagster.evaluation.metrics.tasks.ordinal import rank_distances, ranked_probabilities
-from modyn_dagster.spec.learning.metrics import ACCURACY, MEAN_LOSSES, has_sample_losses, label_of_losses
 from modyn_dagster.spec.promotion.gate import UNBOUNDED
+from modyn_dagster.spec.tasks.metrics import ACCURACY, MEAN_LOSSES, has_sample_losses, label_of_losses
 from modyn_dagster.spec.training import TaskKind
 
 #: Nats at which the log loss of a sample is clipped unless a bound is given: probabilities below 0.0067 count alike.

@@ -12,8 +12,8 @@ from modyn_dagster.evaluation.paired.bounded_losses import paired_differences
 from modyn_dagster.evaluation.paired.confidence_sequence import BoundsPath, DifferenceState, bounds_path, confidence_verdict
 from modyn_dagster.evaluation.paired.mcnemar import DiscordantState, mcnemar_verdict
 from modyn_dagster.evaluation.paired.verdict import PairedVerdict
-from modyn_dagster.spec.learning.metrics import estimated_metric
 from modyn_dagster.spec.promotion.gate import TESTS, TestName
+from modyn_dagster.spec.tasks.metrics import estimated_metric
 from modyn_dagster.spec.training import TaskKind
 
 _SOURCE: Final = "paired test"

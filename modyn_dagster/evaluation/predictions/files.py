@@ -21,7 +21,7 @@ from modyn_dagster.errors import CorruptFile, shortened
 from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.spec.learning.objectives import UnlabelledKind
+from modyn_dagster.spec.tasks.objectives import UnlabelledKind
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.storage import atomic_write
 

@@ -13,7 +13,7 @@ from modyn_dagster.errors import ConfigError, WrongShape
 from modyn_dagster.evaluation.metrics.losses import sample_losses
 from modyn_dagster.evaluation.predictions.blocks import BLOCK, BatchRange, Block, Positions, Read, fixed_blocks, read_blocks
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.spec.learning.tasks import TaskSpec
+from modyn_dagster.spec.tasks.task import TaskSpec
 from modyn_dagster.spec.training import TaskKind
 
 Predict = Callable[[Samples], npt.NDArray[np.float32]]

@@ -11,10 +11,10 @@ from modyn_dagster.evaluation.metrics.registry import score
 from modyn_dagster.evaluation.promotion.evidence import Evidence, Pairs
 from modyn_dagster.evaluation.promotion.state import Trial
 from modyn_dagster.evaluation.promotion.trials import window_pairs
-from modyn_dagster.spec.learning.metrics import lower_is_better
 from modyn_dagster.spec.operation import bytes_of
 from modyn_dagster.spec.promotion.gate import PromotionSpec
 from modyn_dagster.spec.promotion.limits import MetricGuardrail
+from modyn_dagster.spec.tasks.metrics import lower_is_better
 
 _ALL: Final = "all samples"
 

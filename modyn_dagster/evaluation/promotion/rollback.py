@@ -11,9 +11,9 @@ from modyn_dagster.evaluation.metrics.registry import score
 from modyn_dagster.evaluation.promotion.evidence import Evidence, Outcomes
 from modyn_dagster.evaluation.promotion.state import GateState, Watch
 from modyn_dagster.spec.base import seconds_of
-from modyn_dagster.spec.learning.metrics import lower_is_better
 from modyn_dagster.spec.promotion.gate import PromotionSpec
 from modyn_dagster.spec.promotion.limits import RollbackSpec
+from modyn_dagster.spec.tasks.metrics import lower_is_better
 
 MICROSECONDS: Final = 1_000_000
 #: Intervals that one look judges at most; the oldest are passed over after a long silence of the stream.

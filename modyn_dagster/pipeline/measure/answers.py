@@ -12,7 +12,7 @@ from modyn_dagster.evaluation.metrics.registry import score
 from modyn_dagster.pipeline.measure.feature_extractor import WindowValues
 from modyn_dagster.pipeline.measure.measurement_context import MeasurementContext, tap_of, window_details
 from modyn_dagster.reproducibility.randomness import seed_for
-from modyn_dagster.spec.learning.metrics import lower_is_better
+from modyn_dagster.spec.tasks.metrics import lower_is_better
 from modyn_dagster.training.data import OUTPUTS
 from modyn_dagster.triggering import DriftNeed, Measured, PerformanceNeed
 from modyn_dagster.triggering.measurement import COVERAGE

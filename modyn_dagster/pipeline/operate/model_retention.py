@@ -18,9 +18,9 @@ from modyn_dagster.pipeline.operate.models_in_use import gate_models, models_in_
 from modyn_dagster.pipeline.operate.store_audit import stores_of_project
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.spec.base import seconds_of
-from modyn_dagster.spec.learning.metrics import lower_is_better
 from modyn_dagster.spec.operation import ModelRetention
 from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.spec.tasks.metrics import lower_is_better
 
 if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelId

@@ -19,7 +19,7 @@ from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationS
 from modyn_dagster.pipeline.stages.evaluation.stored_predictions import PredictionFile, StoredPredictions, read_stored
 from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
 from modyn_dagster.spec.base import seconds_of, timedelta_of
-from modyn_dagster.spec.learning.tasks import truth_columns
+from modyn_dagster.spec.tasks.task import truth_columns
 
 _SOURCE: Final = "model compare"
 

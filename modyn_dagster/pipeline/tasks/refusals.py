@@ -8,7 +8,11 @@ from modyn_dagster.evaluation.metrics.registry import check_metrics, find_metric
 from modyn_dagster.pipeline.tasks.several_columns import several_errors
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.learning.downsampling import PolicySpec
-from modyn_dagster.spec.learning.tasks import (
+from modyn_dagster.spec.learning.transforms import GroupedLabels, LabelTransform, OwnLabels, kind_after
+from modyn_dagster.spec.online import GSSSpec, MIRSpec
+from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.spec.sources import LabelSpec
+from modyn_dagster.spec.tasks.task import (
     TASKS,
     OrdinalTask,
     QuantilesTask,
@@ -17,10 +21,6 @@ from modyn_dagster.spec.learning.tasks import (
     task_name,
     truth_columns,
 )
-from modyn_dagster.spec.learning.transforms import GroupedLabels, LabelTransform, OwnLabels, kind_after
-from modyn_dagster.spec.online import GSSSpec, MIRSpec
-from modyn_dagster.spec.pipeline import PipelineSpec
-from modyn_dagster.spec.sources import LabelSpec
 from modyn_dagster.spec.triggers.measured import PerformanceTriggerSpec
 from modyn_dagster.spec.triggers.trigger import nested_blocks
 

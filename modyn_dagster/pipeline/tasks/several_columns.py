@@ -6,10 +6,10 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.metrics.torch_metrics import is_torchmetric
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation import OtherDataset
-from modyn_dagster.spec.learning.metrics import estimated_metric
-from modyn_dagster.spec.learning.tasks import MultiLabelTask, SeveralColumns
 from modyn_dagster.spec.online import CLIBSpec, GSSSpec, MIRSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.spec.tasks.metrics import estimated_metric
+from modyn_dagster.spec.tasks.task import MultiLabelTask, SeveralColumns
 from modyn_dagster.spec.triggers.measured import CostTriggerSpec, DetectorTriggerSpec
 from modyn_dagster.spec.triggers.trigger import nested_blocks
 

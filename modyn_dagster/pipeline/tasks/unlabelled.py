@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.spec.learning.metrics import estimated_metric
 from modyn_dagster.spec.online import CLIBSpec, GDumbSpec, GSSSpec, MIRSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import BalancedSpec, SimilarToUnlabelledSpec, Strategy
+from modyn_dagster.spec.tasks.metrics import estimated_metric
 from modyn_dagster.spec.triggers.measured import CostTriggerSpec, PerformanceTriggerSpec
 from modyn_dagster.spec.triggers.trigger import counting_labels, nested_blocks
 

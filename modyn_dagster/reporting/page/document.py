@@ -26,7 +26,7 @@ from modyn_dagster.evaluation import (
 from modyn_dagster.imports import require
 from modyn_dagster.reporting.page.confusion import confusion_content
 from modyn_dagster.reporting.page.data import DecisionSeries, PipelineRecord, ReportData, Times
-from modyn_dagster.spec.learning.metrics import lower_is_better
+from modyn_dagster.spec.tasks.metrics import lower_is_better
 from modyn_dagster.storage import atomic_write
 
 _SIGNIFICANT: Final = 6

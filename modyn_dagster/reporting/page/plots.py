@@ -17,7 +17,7 @@ from modyn_dagster.evaluation import (
 )
 from modyn_dagster.reporting.page.data import PipelineRecord, ReportData
 from modyn_dagster.reporting.plots.figures import COLOURS, new_axes, note, style_of
-from modyn_dagster.spec.learning.metrics import lower_is_better
+from modyn_dagster.spec.tasks.metrics import lower_is_better
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

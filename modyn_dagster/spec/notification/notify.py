@@ -5,8 +5,8 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from modyn_dagster.spec.base import Duration, ImportPath, Spec
-from modyn_dagster.spec.learning.metrics import MetricName
 from modyn_dagster.spec.notification.channels import ChannelName, Command, WebhookSpec
+from modyn_dagster.spec.tasks.metrics import MetricName
 
 
 class ScoreFloor(Spec):

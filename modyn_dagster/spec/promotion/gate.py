@@ -5,8 +5,8 @@ from typing import Annotated, Final, Literal, Self, get_args
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Duration, Fraction, Spec
-from modyn_dagster.spec.learning.metrics import MetricId, estimated_metric, has_sample_losses
 from modyn_dagster.spec.promotion.limits import GuardrailsSpec, RollbackSpec, ShadowSpec
+from modyn_dagster.spec.tasks.metrics import MetricId, estimated_metric, has_sample_losses
 
 TestName = Literal["confidence_sequence", "mcnemar", "block_bootstrap"]
 #: Names of the tests, the default first.

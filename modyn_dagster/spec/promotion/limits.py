@@ -5,8 +5,8 @@ from typing import Self
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Duration, Spec
-from modyn_dagster.spec.learning.metrics import MetricId
 from modyn_dagster.spec.operation import Size
+from modyn_dagster.spec.tasks.metrics import MetricId
 
 
 class ShadowSpec(Spec):

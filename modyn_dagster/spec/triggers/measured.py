@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Duration, Spec
-from modyn_dagster.spec.learning.metrics import ESTIMATED, MetricName, lower_is_better
+from modyn_dagster.spec.tasks.metrics import ESTIMATED, MetricName, lower_is_better
 from modyn_dagster.spec.triggers.base import AmountTriggerSpec, AtLeast, PolicyName, SecondsModel, TimeTriggerSpec, TriggerBase
 from modyn_dagster.spec.triggers.decision import (
     Direction,

@@ -12,7 +12,7 @@ import torch
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.progress import ProgressCallback, TrainingProgress
 from modyn_dagster.reproducibility.determinism import reproducible
-from modyn_dagster.spec.learning.tasks import TASKS
+from modyn_dagster.spec.tasks.task import TASKS
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.checkpoint.checkpointer import training_environment
 from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData

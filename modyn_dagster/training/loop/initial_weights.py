@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from modyn_dagster.errors import ConfigError, TrainingError
-from modyn_dagster.spec.learning.tasks import QuantilesTask, truth_columns
+from modyn_dagster.spec.tasks.task import QuantilesTask, truth_columns
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import PreviousModel, Task
 from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics

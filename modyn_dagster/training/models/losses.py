@@ -10,7 +10,7 @@ from torch.nn import functional
 from modyn_dagster.errors import WrongShape
 from modyn_dagster.imports import made_by_factory
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.learning.tasks import TASKS, LossName, QuantilesTask, task_name
+from modyn_dagster.spec.tasks.task import TASKS, LossName, QuantilesTask, task_name
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training.models.network import SampleLoss
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from modyn_dagster.errors import ConfigError, MissingExtra, WrongShape
 from modyn_dagster.imports import EXTRA_OF, call_factory
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec
-from modyn_dagster.spec.learning.tasks import QuantilesTask
 from modyn_dagster.spec.learning.trainers import TrainerSpec
+from modyn_dagster.spec.tasks.task import QuantilesTask
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training.columns.encoders import Encoders
 from modyn_dagster.training.columns.input import Input

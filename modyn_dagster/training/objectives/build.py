@@ -1,7 +1,7 @@
 """Construction of the objective that a spec names, for inputs of a layout."""
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.spec.learning.objectives import CausalTokensSpec, ContrastiveSpec, MaskedTokensSpec, ReconstructionSpec
+from modyn_dagster.spec.tasks.objectives import CausalTokensSpec, ContrastiveSpec, MaskedTokensSpec, ReconstructionSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.objectives.objective import Objective

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from modyn_dagster.errors import WrongShape
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.spec.learning.objectives import UnlabelledKind
+from modyn_dagster.spec.tasks.objectives import UnlabelledKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from torch.nn import functional
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.reproducibility.randomness import hash_keys, seed_for
-from modyn_dagster.spec.learning.objectives import CausalTokensSpec, MaskedTokensSpec, TokensSpec, UnlabelledKind
+from modyn_dagster.spec.tasks.objectives import CausalTokensSpec, MaskedTokensSpec, TokensSpec, UnlabelledKind
 from modyn_dagster.training.objectives.objective import Objective, OutputForm
 
 #: Target in place of a token that is not predicted.

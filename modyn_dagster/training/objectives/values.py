@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.spec.learning.objectives import ContrastiveSpec, ReconstructionSpec, UnlabelledKind
+from modyn_dagster.spec.tasks.objectives import ContrastiveSpec, ReconstructionSpec, UnlabelledKind
 from modyn_dagster.training.objectives.objective import Objective, OutputForm
 
 

@@ -7,9 +7,9 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.spec.learning.downsampling import PolicySpec
 from modyn_dagster.spec.learning.features import EmbeddingSpec
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.learning.objectives import OBJECTIVES, ContrastiveSpec, ObjectiveSpec, ReconstructionSpec, TokensSpec
 from modyn_dagster.spec.learning.parsing import TextParserSpec, TokenizerParserSpec
 from modyn_dagster.spec.learning.trainers import TrainerSpec
+from modyn_dagster.spec.tasks.objectives import OBJECTIVES, ContrastiveSpec, ObjectiveSpec, ReconstructionSpec, TokensSpec
 from modyn_dagster.spec.training import TrainingSpec
 
 #: Downsampling policies that read neither losses nor labels.

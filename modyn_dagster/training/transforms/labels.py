@@ -12,7 +12,6 @@ from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.imports import import_callable
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.spec.learning.tasks import MultiLabelTask, TaskSpec, truth_columns
 from modyn_dagster.spec.learning.transforms import (
     GroupedLabels,
     LabelTransform,
@@ -21,6 +20,7 @@ from modyn_dagster.spec.learning.transforms import (
     ThresholdLabels,
     kind_after,
 )
+from modyn_dagster.spec.tasks.task import MultiLabelTask, TaskSpec, truth_columns
 from modyn_dagster.spec.training import TaskKind, TrainingSpec, is_unlabelled
 from modyn_dagster.training.data import Task
 from modyn_dagster.training.parsing.function import reason_of

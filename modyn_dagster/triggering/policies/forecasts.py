@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.spec.learning.metrics import MetricName
+from modyn_dagster.spec.tasks.metrics import MetricName
 from modyn_dagster.spec.triggers.base import SecondsModel
 from modyn_dagster.spec.triggers.measured import Forecast
 from modyn_dagster.triggering.criteria.criterion import RecentScores

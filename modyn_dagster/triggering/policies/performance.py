@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.spec.base import seconds_of
-from modyn_dagster.spec.learning.metrics import MetricName
+from modyn_dagster.spec.tasks.metrics import MetricName
 from modyn_dagster.triggering.criteria import Criterion, Verdict, compared
 from modyn_dagster.triggering.measurement import COVERAGE, Measured, PerformanceNeed
 from modyn_dagster.triggering.policies.batched import BatchedPolicy, DecisionPoint, Warmup, value_of

@@ -12,7 +12,7 @@ from modyn_dagster.evaluation.paired.bounded_losses import (
     loss_unit,
     paired_differences,
 )
-from modyn_dagster.spec.learning.metrics import has_sample_losses
+from modyn_dagster.spec.tasks.metrics import has_sample_losses
 
 CLASSES = ["accuracy", "accuracy_top2", "log_loss", "brier", "rank_mae", "ranked_probability"]
 

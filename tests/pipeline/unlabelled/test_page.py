@@ -15,8 +15,8 @@ from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.evaluation.metrics.registry import metrics_of
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
-from modyn_dagster.spec.learning.objectives import OBJECTIVES
 from modyn_dagster.spec.load import load_project
+from modyn_dagster.spec.tasks.objectives import OBJECTIVES
 from tests.pipeline.unlabelled.streams import MakeWorld, deliver, world_without_label
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, drop

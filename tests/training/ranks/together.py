@@ -17,7 +17,7 @@ from torch import Tensor
 from modyn_dagster.distributed.processes.group import LocalGroup
 from modyn_dagster.distributed.protocols import Rank, Resources
 from modyn_dagster.errors import ModynError
-from modyn_dagster.spec.learning.objectives import kind_of_objective
+from modyn_dagster.spec.tasks.objectives import kind_of_objective
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import CheckpointFile, FastPath, Task, TrainedModel, TrainingProgress, train
 from modyn_dagster.training.inputs.batch import Batch

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from modyn_dagster.errors import TrainingError, WrongShape
 from modyn_dagster.keys import KeyArray, keys_of
-from modyn_dagster.spec.learning.objectives import CausalTokensSpec, ContrastiveSpec, MaskedTokensSpec, ReconstructionSpec
+from modyn_dagster.spec.tasks.objectives import CausalTokensSpec, ContrastiveSpec, MaskedTokensSpec, ReconstructionSpec
 from modyn_dagster.training.objectives.objective import OutputForm
 from modyn_dagster.training.objectives.tokens import IGNORED, CausalTokens, MaskedTokens
 from modyn_dagster.training.objectives.values import Contrastive, Reconstruction

@@ -9,7 +9,7 @@ import torch
 
 from modyn_dagster.errors import ConfigError, WrongShape
 from modyn_dagster.evaluation.metrics.registry import score
-from modyn_dagster.spec.learning.objectives import kind_of_objective
+from modyn_dagster.spec.tasks.objectives import kind_of_objective
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import FastPath, Predictor, PreviousModel, Task, TrainedModel, build_predictor
 from modyn_dagster.training.data import MEASURES, OUTPUTS

@@ -13,7 +13,7 @@ from modyn_dagster.data.view import DatasetView, Positions
 from modyn_dagster.evaluation.metrics.losses import sample_losses
 from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.keys import ORIGIN, KeyArray, key_of, keys_of
-from modyn_dagster.spec.learning.tasks import TaskSpec
+from modyn_dagster.spec.tasks.task import TaskSpec
 
 Times = npt.NDArray[np.datetime64]
 

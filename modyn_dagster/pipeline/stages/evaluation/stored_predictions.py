@@ -19,7 +19,7 @@ from modyn_dagster.keys import KeyArray, keys_of, ordinal_of, ordinals_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.spec.evaluation import PredictionForm
-from modyn_dagster.spec.learning.tasks import truth_columns
+from modyn_dagster.spec.tasks.task import truth_columns
 
 _NONE: Final = np.empty(0, dtype=np.uint64)
 #: Mark of scores from compact predictions, in the addresses of their cells; another one where codes change.

@@ -27,7 +27,7 @@ from modyn_dagster.pipeline.stages.evaluation.cells.plans import (
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import closed_model_intervals
 from modyn_dagster.pipeline.stages.evaluation.stored_predictions import StoredPredictions
-from modyn_dagster.spec.learning.metrics import estimated_metric
+from modyn_dagster.spec.tasks.metrics import estimated_metric
 
 #: Start, end, metric and subset of a cell.
 CellKey = tuple[datetime, datetime, str, str]

@@ -41,7 +41,7 @@ from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationS
 from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import closed_model_intervals, known_positions
 from modyn_dagster.pipeline.stages.evaluation.stored_predictions import StoredPredictions
 from modyn_dagster.spec.base import timedelta_of
-from modyn_dagster.spec.learning.metrics import estimated_metric
+from modyn_dagster.spec.tasks.metrics import estimated_metric
 
 #: Scores to compute: those of metrics that are measured with labels, those of estimates without them, or all.
 Kind = Literal["all", "measured", "estimated"]

@@ -18,7 +18,7 @@ from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import predictor_id
 from modyn_dagster.pipeline.stages.evaluation.cells.estimates import Calibration, without_truth
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
-from modyn_dagster.spec.learning.metrics import estimated_metric
+from modyn_dagster.spec.tasks.metrics import estimated_metric
 
 Intervals = Sequence[Interval[np.datetime64]]
 #: Subset of all samples.

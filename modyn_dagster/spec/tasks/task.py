@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.learning.downsampling import CLASSES_ONLY
 from modyn_dagster.spec.learning.features import require_no_repeats
-from modyn_dagster.spec.learning.objectives import UnlabelledKind
+from modyn_dagster.spec.tasks.objectives import UnlabelledKind
 
 LossName = Literal["cross_entropy", "mse", "l1", "ranked_probability", "pinball", "binary_cross_entropy"]
 TaskName = Literal["class", "target", "ordinal", "quantiles", "multi_output", "multi_label", UnlabelledKind]

@@ -1,0 +1,1 @@
+"""Tasks: the meaning of each for labels, losses and outputs, losses without labels, and names of metrics."""
