@@ -10,7 +10,7 @@ _FEWEST: Final = 5
 
 
 def examples(n: int) -> int:
-    """Number of examples for a law with ``n`` usually: half of it in `make test`, 1/5 in `make check`, 4 times it in `make soak`.
+    """Number of examples for a law with ``n`` usually: 3/10 of it in `make test`, 1/5 in `make check`, 4 times it in `make soak`.
 
     For ``@settings(max_examples=examples(40))``, and for the runs of simulations whose bounds follow from their number.
     """

@@ -118,7 +118,7 @@ def test_secrets_are_closed_to_others_and_nobody_is_trusted(running_server: Embe
     password = str(url.password).encode()
     holders = [file for file in running_server.home.rglob("*") if file.is_file() and password in file.read_bytes()]
     assert holders == [running_server.home / "postgres.json"]
-    assert query(url, "select count(*) from pg_roles where rolname ~ '^modyn_'") == 3
+    assert query(url, "select count(*) from pg_roles where rolname ~ '^modyn_' and rolcanlogin") == 3
     for wrong in ("", "wrong"):
         with pytest.raises(psycopg2.OperationalError, match="password"):
             query(url.set(password=wrong), "select 1")

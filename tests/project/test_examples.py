@@ -6,7 +6,7 @@ from hypothesis import settings
 from tests.examples import examples
 
 
-@pytest.mark.parametrize(("profile", "expected"), [("quick", 8), ("usual", 20), ("deep", 160), ("few", 6)])
+@pytest.mark.parametrize(("profile", "expected"), [("quick", 8), ("usual", 12), ("deep", 160), ("few", 6)])
 def test_a_number_of_examples_follows_the_profile(profile: str, expected: int) -> None:
     before = settings.get_current_profile_name()
     settings.load_profile(profile)

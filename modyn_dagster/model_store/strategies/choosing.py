@@ -88,7 +88,7 @@ def _without_copies(writer: ModelWriter, strategy: Strategy, reason: str) -> tup
     if not isinstance(strategy, Snapshot) or strategy.compress:
         return strategy, reason
     held = sum(part.leaf.n_bytes for part in writer.parts(strategy) if part.entry is not None)
-    if 2 * held < writer.n_bytes:
+    if held == 0 or 2 * held < writer.n_bytes:
         return strategy, reason
     return Snapshot(compress=True), f"{reason}; {held / writer.n_bytes:.0%} of the bytes are in other models"
 
