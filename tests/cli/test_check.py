@@ -196,6 +196,10 @@ _NEEDING_LABELS: list[tuple[dict[str, Any], str]] = [
         {"training": {"model": {"name": "mlp"}, "loss": {"name": "nt_xent"}}},
         "training.transforms: nt_xent compares two views of a sample",
     ),
+    (
+        {"training": {"model": {"name": "mlp"}, "loss": {"name": "reconstruction"}, "task": {"kind": "ordinal"}}},
+        "training.task.kind: says more about a label, and the dataset has none",
+    ),
 ]
 
 
@@ -210,6 +214,11 @@ _NEEDING_LABELS: list[tuple[dict[str, Any], str]] = [
 def test_what_needs_a_label_is_refused_by_field_where_there_is_none(project: Path, case: tuple[dict[str, Any], str]) -> None:
     block, complaint = case
     assert f"pipeline hourly: {complaint}" in without_labels(project, block)
+
+
+def test_patterns_of_a_pretrained_model_are_tried_also_without_labels(project: Path) -> None:
+    training = {"model": {"name": "mlp"}, "loss": {"name": "reconstruction"}, "pretrained": {"freeze": ["nothing.*"]}}
+    assert "training.pretrained.freeze: fits no parameter; there are" in without_labels(project, {"training": training})
 
 
 def test_a_hook_is_imported_too(project: Path) -> None:

@@ -36,6 +36,8 @@ def _problems(spec: TrainingSpec) -> Iterator[Problem]:
         return
     if spec.label_transform is not None:
         yield "label_transform", "(on)", "changes labels, and the dataset has none; leave it out"
+    if spec.task is not None:
+        yield "task.kind", spec.task.kind, "says more about a label, and the dataset has none; leave it out"
     if isinstance(spec.features, dict):
         yield "features", ", ".join(spec.features), f"{loss.name} takes one input, not several by name"
     embedded = next((name for name, each in spec.encode.items() if isinstance(each, EmbeddingSpec)), None)
