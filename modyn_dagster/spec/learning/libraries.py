@@ -102,30 +102,29 @@ class TransformersSpec(ImageNetworkSpec):
         return self.model_copy(update={"config": {key: config[key] for key in config.keys() - _NOT_CONFIGURED}})
 
 
-class TorchvisionSpec(ImageNetworkSpec):
+class NamedNetworkSpec(ImageNetworkSpec):
+    """A classifier that a library builds by name."""
+
+    config: dict[str, Any] = Field({}, description="Further arguments of the network.", exclude_if=lambda value: not value)
+
+    @model_validator(mode="after")
+    def _fetches_nothing(self) -> Self:
+        _refuse_fetching(self.config)
+        return self
+
+
+class TorchvisionSpec(NamedNetworkSpec):
     """A classifier of torchvision by name. Its weights are fresh, or those of `pretrained.weights`."""
 
     name: Literal["torchvision"]
     network: NetworkName = Field(description="Name in `torchvision.models`, such as resnet50 or vit_b_16.")
-    config: dict[str, Any] = Field({}, description="Further arguments of the network.", exclude_if=lambda value: not value)
-
-    @model_validator(mode="after")
-    def _fetches_nothing(self) -> Self:
-        _refuse_fetching(self.config)
-        return self
 
 
-class TimmSpec(ImageNetworkSpec):
+class TimmSpec(NamedNetworkSpec):
     """A classifier of timm by name. Its weights are fresh, or those of `pretrained.weights`."""
 
     name: Literal["timm"]
     network: NetworkName = Field(description="Name for `timm.create_model`, such as resnet50 or convnext_tiny.")
-    config: dict[str, Any] = Field({}, description="Further arguments of the network.", exclude_if=lambda value: not value)
-
-    @model_validator(mode="after")
-    def _fetches_nothing(self) -> Self:
-        _refuse_fetching(self.config)
-        return self
 
 
 LibraryModelSpec = TransformersSpec | TorchvisionSpec | TimmSpec
