@@ -25,7 +25,7 @@ from modyn_dagster.storage import atomic_file
 from modyn_dagster.training.columns.encoders import Encoder
 from modyn_dagster.training.columns.input import Input
 from modyn_dagster.training.models.network import Network
-from modyn_dagster.training.module import build_module, empty_network, refuse_transforms
+from modyn_dagster.training.module import build_module, empty_network, refuse_transforms, seen_layout
 from modyn_dagster.training.predictor_record import PredictorRecord
 
 OUTPUT: Final = "outputs"
@@ -58,7 +58,7 @@ def describe(record: PredictorRecord) -> dict[str, Any]:
             "shape": ["n", each.n_features] if each.tabular else ["n", *each.shape],
             "columns": [name for name, _, start, stop in each.parts() for _ in range(start, stop)],
         }
-        for each in layout.inputs
+        for each in seen_layout(record.architecture, layout).inputs
     ]
     parser = None if spec.parser is None else spec.model_dump(mode="json", include={"parser"})["parser"]
     meaning = "logits" if record.kind == "class" or record.are_flags else "values"

@@ -105,7 +105,9 @@ class Inputs:
         self.columns, self.are_texts = input_columns(record), takes_texts(record)
         self._name = record.name
         self._n_values = sum(column.width for column in self.columns)
-        layout = read_architecture(record)[1]
+        spec, layout = read_architecture(record)
+        # Requests ask for the tags.
+        self._tags = spec.parser.tokenizer.tags if isinstance(spec.parser, TokenizerParserSpec) else None
         # One row of float64 columns, in the order of the network.
         plain = [each for each in layout.inputs if each.tabular and each.columns and each.dtype == "float64"]
         floats = all(column.dtype == np.float64 for column in self.columns)
@@ -127,7 +129,7 @@ class Inputs:
         for name, length in lengths.items():
             if length != n:
                 raise WrongInput(self._name, name, f"{n} values, as {next(iter(lengths))!r} has", str(length))
-        return _samples(n, columns)
+        return self._samples_of(n, columns)
 
     def matrix(self, data: Any) -> Arrays | None:
         """Input of the network that an array is as it stands; None where its columns have to be looked at one by one."""
@@ -149,7 +151,11 @@ class Inputs:
             is_mixed = part.dtype == object and column.dtype is not None
             columns[column.name] = self._cast(column, self._stacked(column, part) if is_mixed else part)
             start += column.width
-        return _samples(len(rows), columns)
+        return self._samples_of(len(rows), columns)
+
+    def _samples_of(self, n: int, columns: dict[str, npt.NDArray[Any]]) -> Samples:
+        missing = {} if self._tags is None else {self._tags: np.full(n, None, dtype=object)}
+        return _samples(n, columns | missing)
 
     def _column(self, column: InputColumn, named: Mapping[str, Any]) -> npt.NDArray[Any]:
         if column.name not in named:

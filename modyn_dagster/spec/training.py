@@ -24,7 +24,7 @@ from modyn_dagster.spec.learning.optimizers import (
 from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, SoundParserSpec, TextParserSpec, TokenizerParserSpec
 from modyn_dagster.spec.learning.pretrained import PretrainedSpec, pretrained_problem
 from modyn_dagster.spec.learning.transforms import LabelTransform, TransformSpec
-from modyn_dagster.spec.tasks.objectives import ObjectiveSpec, UnlabelledKind
+from modyn_dagster.spec.tasks.objectives import ObjectiveSpec, TokenTagsSpec, UnlabelledKind
 from modyn_dagster.spec.tasks.task import LossName, TaskSpec
 
 #: Kind of a dataset's label.
@@ -175,6 +175,11 @@ class TrainingSpec(Spec):
         return self.pretrained is not None or isinstance(self.model, ImageNetworkSpec)
 
     @property
+    def tags(self) -> list[str]:
+        """Names of the tags of tokens; empty for any other loss than ``token_tags``."""
+        return self.loss.tags if isinstance(self.loss, TokenTagsSpec) else []
+
+    @property
     def possibly_seen_until(self) -> datetime | None:
         """Time in UTC up to which a pretrained model may have seen the data; None where the spec gives none."""
         return None if self.pretrained is None else self.pretrained.seen_until
@@ -195,6 +200,8 @@ class TrainingSpec(Spec):
             for field in ("features", "encode", "impute"):
                 if getattr(self, field) not in ("numeric", {}):
                     raise ValueError(f"images, sounds and texts are one array and have no columns: leave `{field}` out")
+        if isinstance(self.parser, TokenizerParserSpec) and self.parser.tokenizer.tags is not None and not self.tags:
+            raise ValueError("parser: tokenizer.tags is learnt by the loss `token_tags` alone")
         known = list(self.features) if isinstance(self.features, dict) else ["features"]
         if strange := [each.input for each in self.transforms if each.input is not None and each.input not in known]:
             raise ValueError(f"transforms: {strange[0]!r} is no input of the model: {', '.join(known)}")

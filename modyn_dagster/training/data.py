@@ -10,6 +10,7 @@ from fastpath import TrainingSet
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.keys import KeyArray
+from modyn_dagster.spec.learning.libraries import TOKEN_LOSSES, TransformersSpec
 from modyn_dagster.spec.learning.models import CustomSpec
 from modyn_dagster.spec.learning.trainers import TrainerSpec
 from modyn_dagster.spec.learning.transforms import GroupedLabels, PositiveLabels, ThresholdLabels, kind_after
@@ -173,6 +174,9 @@ def check_task(spec: TrainingSpec, kind: TaskKind | None, *, source: str) -> Non
             f"{' or '.join(allowed)}"
         )
         raise ConfigError(source, "training.loss.name", getattr(spec.loss, "name", None), rule)
+    if isinstance(spec.model, TransformersSpec) and (loss := TOKEN_LOSSES.get(spec.model.task)) is not None:
+        rule = f"is for the loss {loss}, which reads no label, and the dataset's label is a {kind}"
+        raise ConfigError(source, "training.model.task", spec.model.task, rule)
     required = _LABEL_OF_TRANSFORM.get(type(spec.label_transform), kind)
     if spec.label_transform is not None and required != kind:
         (name,) = spec.label_transform.model_fields_set

@@ -40,14 +40,14 @@ def architecture_of(
         n_outputs: outputs per sample.
         kind: kind of the task.
         given: kind of the dataset's label, before the label transform or among several columns.
-        seen: layout of the inputs after the transforms.
+        seen: layout of what the body sees of the inputs, after the transforms.
         n_measures: values per sample that metrics read where the dataset has no label; otherwise None.
     """
     included = {"model", "parser", "standardize", "precision", "deterministic", "transforms", "label_transform"}
     content = spec.model_dump(mode="json", include=included, exclude=HOW_FIELDS["training"])
     if spec.pretrained is not None and spec.pretrained.lora is not None:
         content["pretrained"] = spec.pretrained.model_dump(mode="json", include={"lora"})
-    if spec.transforms:
+    if spec.transforms or seen != layout:
         content["seen"] = seen.to_json()
     if spec.label_transform is not None or truth_columns(spec.task):
         content["label"] = given
@@ -71,11 +71,16 @@ def spec_of_architecture(architecture: Mapping[str, Any], code: CodeSources | No
     return TrainingSpec.model_validate(fields, context=code), layout
 
 
+def seen_layout(architecture: Mapping[str, Any], layout: Layout) -> Layout:
+    """Layout of what a model's body sees of inputs with this layout."""
+    return Layout.from_json(architecture["seen"]) if "seen" in architecture else layout
+
+
 def empty_network(architecture: Mapping[str, Any], *, threads: int, source: str) -> Network:
     """Build a network with arbitrary weights; generators of the process keep their state."""
     spec, layout = spec_of_architecture(architecture)
     with reproducible(0, threads=threads, deterministic=spec.deterministic):
-        seen = Layout.from_json(architecture["seen"]) if "seen" in architecture else None
+        seen = seen_layout(architecture, layout)
         network = build_network(spec, layout, int(architecture["n_outputs"]), source=source, seen=seen)
     recorded = architecture.get("library")
     if isinstance(network.body, TrainerBody) and recorded is not None and network.body.library[1] != recorded["version"]:

@@ -21,9 +21,8 @@ from modyn_dagster.training.data import COLUMNS, MEASURES, OUTPUTS
 from modyn_dagster.training.inputs.features import Features
 from modyn_dagster.training.memory import Arrays, aligned, empty_aligned
 from modyn_dagster.training.models.activations import flattened, record_activations, to_numpy
-from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.network import Network, call_body, check_outputs
-from modyn_dagster.training.module import empty_network, spec_of_architecture
+from modyn_dagster.training.module import empty_network, seen_layout, spec_of_architecture
 from modyn_dagster.training.objectives.answering import answer, measured
 from modyn_dagster.training.objectives.build import build_objective
 from modyn_dagster.training.objectives.objective import Objective
@@ -86,7 +85,7 @@ class Predictor:
     def __call__(self, samples: Samples) -> npt.NDArray[np.float32]:
         """Predict logits, a value or its quantiles, ``float32[n, n_outputs]``; ``WrongShape`` for outputs of another shape.
 
-        Without a label: the reconstruction, the embedding, or the logits of all tokens.
+        Without a label: the reconstruction, the embedding, or the logits of all tokens, of the vocabulary or the tags.
         """
         if len(samples) == 0:
             return np.empty((0, self.n_outputs), dtype=np.float32)
@@ -141,6 +140,8 @@ class Predictor:
 
     def _inputs_of(self, arrays: Arrays, keys: KeyArray) -> dict[str, Tensor]:
         prepared = self._prepared_inputs(arrays)
+        if self._objective is not None:
+            prepared = {name: self._objective.shown(tensor) for name, tensor in prepared.items()}
         if not self._transformed:
             return prepared
         host = {name: tensor.cpu() for name, tensor in prepared.items()}
@@ -195,13 +196,12 @@ def build_predictor(
         network.load_state_dict(state_dict)
     except RuntimeError as error:
         raise ConfigError(source, "training.model", architecture["model"], f"the stored weights do not fit: {error}") from error
-    features = Features(layout, Parsing(spec.parser, source, where), _encoders(network, source))
+    features = Features(layout, Parsing(spec.parser, source, where, tags=spec.tags), _encoders(network, source))
     settings = ComputeSettings(resolve_device(device, source=source, field="training.device"), threads, spec.deterministic)
     transforms = Transforms(spec, source, where)
     relabeling = Relabeling(spec.label_transform, architecture.get("label", architecture["task"]), source, spec.task)
-    seen = Layout.from_json(architecture["seen"]) if "seen" in architecture else layout
     parts: dict[str, Any] = {"settings": settings, "transforms": transforms, "relabeling": relabeling, "task": spec.task}
-    objective = build_objective(spec, seen, source=source)
+    objective = build_objective(spec, seen_layout(architecture, layout), source=source)
     return Predictor(network, features, int(architecture["n_outputs"]), **parts, objective=objective)
 
 

@@ -143,6 +143,13 @@ _WITHOUT: Any = {
 }
 
 
+_TAGGED = {
+    "model": {"name": "hf", "task": "token_classification", "config": {"model_type": "distilbert"}},
+    "parser": {"tokenizer": {"path": "bert", "columns": ["words"], "tags": "tags"}},
+    "loss": {"name": "token_tags", "tags": ["NOUN", "VERB"]},
+}
+
+
 def without_labels(project: Path, block: dict[str, Any]) -> str:
     """Check a pipeline of an autoencoder with other fields; its complaints."""
     write(project / "datasets" / "numbers.yaml", DATASET | {"label": {"kind": "none"}})
@@ -191,6 +198,10 @@ _NEEDING_LABELS: list[tuple[dict[str, Any], str]] = [
     (
         {"evaluation": _WITHOUT["evaluation"] | {"metrics": ["reconstruction_mse", "estimated_accuracy"]}},
         "evaluation.metrics: estimates a metric of classes",
+    ),
+    (
+        {"training": _TAGGED, "evaluation": _WITHOUT["evaluation"] | {"metrics": ["token_accuracy", "span_f1"]}},
+        "evaluation.metrics: counts spans, and training.loss.tags name none",
     ),
     (
         {"training": {"model": {"name": "mlp"}, "loss": {"name": "nt_xent"}}},

@@ -145,7 +145,7 @@ def empty(metric: str) -> tuple[Outputs, Labels | Targets]:
         return np.zeros((0, 2), np.float32), np.zeros(0, np.int64)
     if kind == "quantiles":
         return np.zeros((0, 2), np.float32), np.zeros(0)
-    n_measures = {"reconstruction": 2, "contrastive": 4, "tokens": 3}
+    n_measures = {"reconstruction": 2, "contrastive": 4, "tokens": 3, "tags": 6}
     return np.zeros((0, n_measures.get(str(kind), 1)), np.float32), np.zeros(0)
 
 

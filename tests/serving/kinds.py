@@ -170,6 +170,17 @@ def language_model() -> Kind:
     return kind(Table({}, blobs=blobs), task="tokens", parser=parser, loss=loss, model={"factory": f"{code}:Transformer"})
 
 
+def tagger() -> Kind:
+    words = [" ".join(str(1 + (n + i) % 8) for i in range(2 + n % 3)) for n in range(24)]
+    tags = [" ".join("OBI"[int(word) % 3].replace("B", "B-X").replace("I", "I-X") for word in text.split()) for text in words]
+    code = "tests.training.unlabelled_user_code"
+    parser = {"tokenizer": {"factory": f"{code}:Words", "columns": ["words"], "tags": "tags", "length": 5}}
+    loss = {"name": "token_tags", "tags": ["O", "B-X", "I-X"]}
+    model = {"factory": f"{code}:Tagger", "config": {"vocabulary": 10}}
+    table = Table({"words": np.array(words, dtype=object), "tags": np.array(tags, dtype=object)})
+    return kind(table, task="tags", parser=parser, loss=loss, model=model)
+
+
 KINDS: Final[Mapping[str, Callable[[], Kind]]] = {
     "numbers": numbers,
     "double": lambda: numbers(precision="64-true"),
@@ -186,4 +197,5 @@ KINDS: Final[Mapping[str, Callable[[], Kind]]] = {
     "autoencoder": autoencoder,
     "embedding": embedding,
     "language model": language_model,
+    "tagger": tagger,
 }

@@ -23,6 +23,36 @@ class Transformer(nn.Module):
         return outputs
 
 
+class Tagger(nn.Module):
+    """Tags by a token and its neighbours."""
+
+    def __init__(self, n_features: int, n_outputs: int, vocabulary: int, width: int = 8) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(n_features, width)
+        self.around, self.head = nn.Conv1d(width, width, 3, padding=1), nn.Linear(width, n_outputs)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        hidden = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
+        outputs: Tensor = self.head(torch.relu(self.around(hidden.mT).mT))
+        return outputs
+
+
+def tokens_alone(blobs: list[bytes]) -> dict[str, npt.NDArray[np.int64]]:
+    """Parse no tags."""
+    return {"features": np.ones((len(blobs), 6), np.int64)}
+
+
+def tokens_and_tags(blobs: list[bytes]) -> dict[str, npt.NDArray[np.int64]]:
+    """Parse a line of numbers and a line of tags to tokens and the numbers of their tags."""
+    made = np.zeros((len(blobs), 2, 6), np.int64)
+    made[:, 1] = -100
+    for row, blob in zip(made, blobs, strict=True):
+        words, tags = (line.split() for line in blob.decode().split("\n"))
+        row[0, : len(words)] = [int(word) for word in words]
+        row[1, : len(tags)] = [("O", "B-RISE", "I-RISE").index(tag) for tag in tags]
+    return {"features": made}
+
+
 def uniform_logits(n_features: int, n_outputs: int) -> nn.Module:
     """A model that thinks all tokens equally likely."""
     return UniformLogits(n_outputs)
@@ -52,3 +82,12 @@ class Words:
 
     def __call__(self, texts: list[str]) -> list[list[int]]:
         return [[int(word) if word.isdigit() else 1 for word in text.split()] for text in texts]
+
+
+class Pieces:
+    """Tokenizer that takes a full stop for a token of its own, and no zero bytes."""
+
+    def __call__(self, texts: list[str]) -> list[list[int]]:
+        if any("\x00" in text for text in texts):
+            raise ValueError("no such letter")
+        return [[1] * (len(text.split()) + text.count(".")) for text in texts]

@@ -115,7 +115,8 @@ def sample_losses(
     quantiles, mean squared error of several targets, mean cross-entropy of several labels.
 
     Without labels, of the measures of the objective: the mean squared error of the reconstruction, the squared distance of the
-    two views on the unit sphere, or the mean cross-entropy of a text's predicted tokens.
+    two views on the unit sphere, or the mean cross-entropy of a text's predicted tokens or
+    tags.
     """
     if is_unlabelled(kind):
         return _losses_of_measures(outputs, kind)
@@ -151,7 +152,7 @@ def _losses(outputs: npt.NDArray[np.float32], truth: npt.NDArray[Any], kind: Tas
 def _losses_of_measures(measures: npt.NDArray[np.float32], kind: TaskKind) -> npt.NDArray[np.float32]:
     if kind == "reconstruction":
         return measures[:, 0].copy()
-    if kind == "tokens":
+    if kind in ("tokens", "tags"):
         return np.asarray(measures[:, 0] / np.maximum(measures[:, 2], 1), np.float32)
     return view_distances(measures).astype(np.float32)
 

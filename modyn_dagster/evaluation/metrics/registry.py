@@ -24,7 +24,7 @@ from modyn_dagster.evaluation.metrics.evaluation_samples import (
 )
 from modyn_dagster.evaluation.metrics.groups import Groups, Slices
 from modyn_dagster.evaluation.metrics.losses import Float64
-from modyn_dagster.evaluation.metrics.tasks import labels, ordinal, quantiles
+from modyn_dagster.evaluation.metrics.tasks import labels, ordinal, quantiles, spans
 from modyn_dagster.evaluation.metrics.torch_metrics import check_torchmetric, is_torchmetric, kind_of, torchmetric
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.tasks.metrics import estimated_metric
@@ -129,6 +129,9 @@ METRICS: Final[Mapping[str, Metric]] = {
     "token_cross_entropy": Metric("tokens", unlabelled.token_cross_entropy, unlabelled.check_tokens),
     "perplexity": Metric("tokens", unlabelled.perplexity, unlabelled.check_tokens),
     "token_accuracy": Metric("tokens", unlabelled.token_accuracy, unlabelled.check_tokens),
+    "span_f1": Metric("tags", spans.span_f1, spans.check_spans),
+    "span_precision": Metric("tags", spans.span_precision, spans.check_predicted_spans),
+    "span_recall": Metric("tags", spans.span_recall, spans.check_true_spans),
 }
 #: Names of metrics in errors that need parameters.
 _SHOWN: Final = {"pinball": "pinball_q10_q90 (of the quantiles of the task)"}

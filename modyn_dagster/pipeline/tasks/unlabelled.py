@@ -8,6 +8,7 @@ from modyn_dagster.spec.online import CLIBSpec, GDumbSpec, GSSSpec, MIRSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import BalancedSpec, SimilarToUnlabelledSpec, Strategy
 from modyn_dagster.spec.tasks.metrics import estimated_metric
+from modyn_dagster.spec.tasks.objectives import TokenTagsSpec
 from modyn_dagster.spec.triggers.measured import CostTriggerSpec, PerformanceTriggerSpec
 from modyn_dagster.spec.triggers.trigger import counting_labels, nested_blocks
 
@@ -15,9 +16,14 @@ _NONE: Final = "and the dataset has no label"
 
 
 def label_refusals(pipeline: PipelineSpec) -> Iterator[ConfigError]:
-    """Find everything but training, metrics and measured triggers that reads a label, each by its field."""
+    """Find everything but training, metrics and measured triggers that reads a label, or spans that no tag names, by field."""
     source = f"pipeline {pipeline.name}"
-    for field, value, rule in (*_of_selection(pipeline), *_of_triggers(pipeline), *_of_evaluation(pipeline)):
+    for field, value, rule in (
+        *_of_selection(pipeline),
+        *_of_triggers(pipeline),
+        *_of_evaluation(pipeline),
+        *_of_spans(pipeline),
+    ):
         yield ConfigError(source, field, value, rule)
     if pipeline.label_delay is not None:
         yield ConfigError(source, "label_delay", pipeline.label_delay.words(), f"delays labels, {_NONE}; leave it out")
@@ -74,3 +80,15 @@ def _of_evaluation(pipeline: PipelineSpec) -> Iterator[Refusal]:
             yield "evaluation.metrics", metric, f"estimates a metric of classes, {_NONE}"
     if evaluation.maturity is not None:
         yield "evaluation.maturity", evaluation.maturity, f"waits for labels, {_NONE}; leave it out"
+
+
+def _of_spans(pipeline: PipelineSpec) -> Iterator[Refusal]:
+    loss = pipeline.training.loss
+    if not isinstance(loss, TokenTagsSpec) or loss.name_spans:
+        return
+    blocks = [each for each in nested_blocks(pipeline.trigger) if isinstance(each[1], PerformanceTriggerSpec)]
+    named = [("evaluation.metrics", metric) for metric in pipeline.evaluation.metrics]
+    for field, metric in [*named, *((f"{field}.metric", getattr(block, "metric", "")) for field, block in blocks)]:
+        if metric.startswith("span_"):
+            rule = "counts spans, and training.loss.tags name none (`O`, `B-...` and `I-...`); use token_accuracy"
+            yield field, metric, rule

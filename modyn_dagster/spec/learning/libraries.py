@@ -12,7 +12,13 @@ NetworkName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.]+$", max_
 HubId = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.-]*/)?[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=200)]
 #: A commit, which names content; branches and tags move.
 Revision = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
-TransformersTask = Literal["sequence_classification", "image_classification"]
+TransformersTask = Literal["sequence_classification", "image_classification", "token_classification", "causal_lm", "masked_lm"]
+#: Losses of the tasks of transformers with outputs per token.
+TOKEN_LOSSES: Final[dict[TransformersTask, str]] = {
+    "token_classification": "token_tags",
+    "causal_lm": "causal_tokens",
+    "masked_lm": "masked_tokens",
+}
 
 _SHAPE: Final[Any] = Field(
     None,

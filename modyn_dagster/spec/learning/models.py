@@ -166,7 +166,7 @@ def _input_problem(model: NamedModelSpec | TrainerSpec, groups: Mapping[str, str
 
 def _takes_texts(model: NamedModelSpec | TrainerSpec) -> bool:
     if isinstance(model, TransformersSpec):
-        return model.task == "sequence_classification"
+        return model.task != "image_classification"
     return isinstance(model, HashedTextSpec | DistilBertSpec)
 
 

@@ -117,11 +117,19 @@ class TokenizerSpec(Spec):
     pad: Annotated[int, Field(ge=0)] | None = Field(
         None, description="Fills short texts up; default: the tokenizer's `pad_token_id`, or 0 where it has none."
     )
+    tags: str | None = Field(
+        None,
+        min_length=1,
+        description="Column with a tag for each word of the text columns, words and tags separated by spaces; for `token_tags`.",
+        exclude_if=lambda value: value is None,
+    )
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.path is None) == (self.factory is None):
             raise ValueError("give either `path` or `factory`")
+        if self.tags is not None and (self.columns is None or self.tags in self.columns):
+            raise ValueError("tags: needs `columns`, those of the words, beside it")
         return self
 
 

@@ -37,6 +37,9 @@ MetricName = (
         "token_cross_entropy",
         "perplexity",
         "token_accuracy",
+        "span_f1",
+        "span_precision",
+        "span_recall",
     ]
     | Annotated[str, StringConstraints(pattern=rf"^{_PINBALL}$")]
 )
@@ -45,7 +48,8 @@ PAIRWISE: Final = ("nt_xent", "uniformity")
 
 _OF_CLASS: Final = r"accuracy(?:_top[1-9][0-9]*)?|f1|roc_auc|pr_auc|log_loss|brier"
 _UNLABELLED: Final = (
-    r"reconstruction_mse|reconstruction_mae|nt_xent|alignment|uniformity|token_cross_entropy|perplexity|token_accuracy"
+    r"reconstruction_mse|reconstruction_mae|nt_xent|alignment|uniformity|token_cross_entropy|perplexity|token_accuracy|"
+    r"span_f1|span_precision|span_recall"
 )
 _WHOLE: Final = (
     r"f1_macro|f1_micro|f1_weighted|calibration_error|mae|mse|r2|rank_mae|quadratic_kappa|ranked_probability|coverage|interval_width|"
@@ -76,7 +80,7 @@ def _check(name: str, info: ValidationInfo) -> str:
             "label_f1_macro, mae_output_1 (of several targets), "
             "one of a class such as f1_class_3, an estimate without labels such as "
             "estimated_accuracy, reconstruction_mse, reconstruction_mae, nt_xent, alignment, uniformity, token_cross_entropy, "
-            "perplexity, token_accuracy, or an import path"
+            "perplexity, token_accuracy, span_f1, span_precision, span_recall, or an import path"
         )
     return name
 

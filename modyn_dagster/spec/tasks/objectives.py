@@ -1,14 +1,20 @@
-"""Specs of losses that need no label: reconstruction, contrastive learning and language modelling."""
+"""Specs of losses that need no label of a sample: reconstruction, contrastive learning, language models, tags of tokens."""
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, StringConstraints, model_validator
 
 from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.learning.features import require_no_repeats
 
 #: Kinds of task of a dataset without a label.
-UnlabelledKind = Literal["reconstruction", "contrastive", "tokens"]
+UnlabelledKind = Literal["reconstruction", "contrastive", "tokens", "tags"]
 
+#: Target in place of a token that is not predicted.
+IGNORED: Final = -100
+
+#: Name of a tag. Columns of tags separate them by spaces.
+TagName = Annotated[str, StringConstraints(pattern=r"^\S+$", max_length=100)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -64,8 +70,33 @@ class MaskedTokensSpec(TokensSpec):
         return self
 
 
-#: Losses that need no label, by ``name``.
-ObjectiveSpec = ReconstructionSpec | ContrastiveSpec | CausalTokensSpec | MaskedTokensSpec
+class TokenTagsSpec(Spec):
+    """Cross-entropy of the tag of each token: sequence labelling. Tags are part of a sample, beside its tokens."""
+
+    name: Literal["token_tags"]
+    tags: list[TagName] = Field(
+        min_length=2,
+        description="All tags, in the order of a token's outputs. Where all are `O`, `B-...` or `I-...`, they name spans.",
+        examples=[["O", "B-PLACE", "I-PLACE"]],
+    )
+
+    @model_validator(mode="after")
+    def _tags_differ(self) -> Self:
+        require_no_repeats(list(self.tags), "tags")
+        return self
+
+    @property
+    def name_spans(self) -> bool:
+        """True if the tags are those of the scheme IOB2, and so name spans of tokens.
+
+        >>> TokenTagsSpec(name="token_tags", tags=["O", "B-PLACE", "I-PLACE"]).name_spans
+        True
+        """
+        return any(tag != "O" for tag in self.tags) and all(tag == "O" or tag[:2] in ("B-", "I-") for tag in self.tags)
+
+
+#: Losses that need no label of a sample, by ``name``.
+ObjectiveSpec = ReconstructionSpec | ContrastiveSpec | CausalTokensSpec | MaskedTokensSpec | TokenTagsSpec
 
 #: Names of these losses, with the kind of task that each makes.
 OBJECTIVES: Final[dict[str, UnlabelledKind]] = {
@@ -73,6 +104,7 @@ OBJECTIVES: Final[dict[str, UnlabelledKind]] = {
     "nt_xent": "contrastive",
     "causal_tokens": "tokens",
     "masked_tokens": "tokens",
+    "token_tags": "tags",
 }
 
 

@@ -120,6 +120,7 @@ TASKS: Final[Mapping[TaskName, TaskMeaning]] = {
     "reconstruction": TaskMeaning(None, "reconstruction", (), ("reconstruction",), _NO_CLASSES),
     "contrastive": TaskMeaning(None, "contrastive", (), ("contrastive",), _NO_CLASSES),
     "tokens": TaskMeaning(None, "tokens", (), ("tokens",), _NO_CLASSES),
+    "tags": TaskMeaning(None, "tags", (), ("tokens", "tags"), _NO_CLASSES),
 }
 
 

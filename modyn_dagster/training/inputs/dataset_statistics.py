@@ -6,6 +6,8 @@ from typing import Final
 import torch
 
 from modyn_dagster.data.samples import Samples
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.spec.tasks.objectives import TokenTagsSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import PreviousModel, Task, TrainingData
 from modyn_dagster.training.inputs.features import Features
@@ -32,7 +34,7 @@ class DatasetStatistics:
 
     Attributes:
         reading: reading of samples as the model's inputs.
-        seen: layout of these inputs after the transforms.
+        seen: layout of what the model sees of these inputs, after the transforms.
         moments: moments of the standardised inputs, by name.
         n_classes_seen: one more than the largest class; 0 if the spec knows the classes.
         cached: the whole set in order, chunk by chunk; None for a set larger than the fast path's ``cache_bytes``.
@@ -92,6 +94,8 @@ def chunk_of(example: Samples, inputs: Arrays) -> int:
 def _seen(reading: Reading, spec: TrainingSpec, moments: dict[str, Moments], example: Samples, inputs: Arrays) -> Layout:
     """Derive the layout after the transforms of evaluation by applying them to the example, whose arrays it overwrites."""
     layout, transforms = reading.features.layout, reading.transforms
+    if isinstance(spec.loss, TokenTagsSpec):
+        return _without_tags(layout, reading.source)
     if not transforms:
         return layout
     scalings = {name: Scaling(*each.scaling()) for name, each in moments.items()}
@@ -100,6 +104,17 @@ def _seen(reading: Reading, spec: TrainingSpec, moments: dict[str, Moments], exa
     transforms.require_quiet(prepared, example.keys)
     shown = transforms.evaluation()(prepared, example.keys)
     return layout.shaped({name: tuple(tensor.shape[1:]) for name, tensor in shown.items()})
+
+
+def _without_tags(layout: Layout, source: str) -> Layout:
+    """Layout of tokens alone, ``[length]``, of ``[2, length]`` with tags."""
+    entry = layout.inputs[0]
+    if len(entry.shape) != 2 or entry.shape[0] != 2:
+        rule = f"needs whole numbers [2, length] per sample, tokens and their tags, not {list(entry.shape)}"
+        raise ConfigError(
+            source, "training.parser", "(on)", f"{rule}: use the parser `tokenizer` with `tags`, or one of your own"
+        )
+    return layout.shaped({entry.name: entry.shape[1:]})
 
 
 def _own_copy(chunk: LoadedBatch) -> LoadedBatch:

@@ -84,7 +84,7 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
     # The first use imports modules that draw from generators.
     with restored_generators():
         fabric = fabric_for(spec, source=source)
-    parsing = Parsing(spec.parser, source, place_finder(data.reader))
+    parsing = Parsing(spec.parser, source, place_finder(data.reader), tags=spec.tags)
     with (
         closing(parsing),
         reproducible(seed, threads=threads, deterministic=spec.deterministic),

@@ -62,6 +62,10 @@ class Objective(ABC):
     answer: OutputForm
     n_measures: int
 
+    def shown(self, inputs: Tensor) -> Tensor:
+        """Return what a model sees of inputs ``[n, ...]``: all of them, unless they hold the targets too."""
+        return inputs
+
     @abstractmethod
     def pose(self, inputs: Tensor, keys: KeyArray, salt: int) -> tuple[Tensor, Tensor]:
         """Make the model's inputs and the targets ``[n, ...]``.

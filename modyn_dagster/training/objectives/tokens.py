@@ -1,7 +1,7 @@
 """Language modelling over rows of token numbers: each token from those before it, or hidden tokens from all others."""
 
 from abc import abstractmethod
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,18 +12,12 @@ from torch.nn import functional
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.reproducibility.randomness import hash_keys, seed_for
-from modyn_dagster.spec.tasks.objectives import CausalTokensSpec, MaskedTokensSpec, TokensSpec, UnlabelledKind
-from modyn_dagster.training.objectives.objective import Objective, OutputForm
-
-#: Target in place of a token that is not predicted.
-IGNORED: Final = -100
+from modyn_dagster.spec.tasks.objectives import IGNORED, CausalTokensSpec, MaskedTokensSpec, TokensSpec, UnlabelledKind
+from modyn_dagster.training.objectives.per_token import PerToken
 
 
-class Tokens(Objective):
-    """Cross-entropy of the predicted tokens: the mean of a text's tokens is its loss.
-
-    Its measures are the sum of the cross-entropies of each text, the number of tokens predicted right, and that of predicted
-    tokens, so that metrics can weigh texts by their tokens.
+class Tokens(PerToken):
+    """Prediction of tokens of the vocabulary.
 
     Args:
         spec: vocabulary and padding.
@@ -32,12 +26,10 @@ class Tokens(Objective):
     """
 
     kind: ClassVar[UnlabelledKind] = "tokens"
-    n_measures = 3
 
     def __init__(self, spec: TokensSpec, length: int, source: str) -> None:
+        super().__init__(spec.vocabulary, length)
         self._vocabulary, self._padding, self._source = spec.vocabulary, spec.padding, source
-        self.n_outputs = spec.vocabulary
-        self.form = self.answer = OutputForm((length, spec.vocabulary))
 
     def pose(self, inputs: Tensor, keys: KeyArray, salt: int) -> tuple[Tensor, Tensor]:
         """Make the model's tokens and the targets, ``int64[n, length]`` both; ``IGNORED`` where nothing is predicted.
@@ -57,22 +49,6 @@ class Tokens(Objective):
 
     @abstractmethod
     def _question(self, tokens: Tensor, keys: KeyArray, salt: int) -> tuple[Tensor, Tensor]: ...
-
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Compute the mean cross-entropy of each text's predicted tokens, ``float[n]``; zero for a text without any."""
-        return self._entropies(outputs, targets).sum(1) / (targets != IGNORED).sum(1).clamp(min=1)
-
-    def measures(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Compute sums of cross-entropies, tokens predicted right and predicted tokens, ``float[n, 3]``."""
-        predicted = targets != IGNORED
-        right = (outputs.view(*targets.shape, -1).argmax(2) == targets) & predicted
-        entropies = self._entropies(outputs, targets).sum(1, dtype=torch.float64)
-        return torch.stack([entropies, right.sum(1), predicted.sum(1)], 1).to(outputs.dtype)
-
-    def _entropies(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        logits = outputs.reshape(-1, self._vocabulary)
-        flat = functional.cross_entropy(logits, targets.reshape(-1), reduction="none", ignore_index=IGNORED)
-        return flat.view(targets.shape)
 
 
 class CausalTokens(Tokens):

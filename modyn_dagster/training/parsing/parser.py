@@ -31,6 +31,7 @@ from modyn_dagster.training.parsing.function import (
 from modyn_dagster.training.parsing.images import Images
 from modyn_dagster.training.parsing.processes import Processes
 from modyn_dagster.training.parsing.sounds import Sounds
+from modyn_dagster.training.parsing.tagged_texts import TaggedTexts
 from modyn_dagster.training.parsing.texts import TextParser, Texts, TokenizerParser
 
 
@@ -61,12 +62,13 @@ class Parsing:
         parser: parser of the training spec.
         source: name of the pipeline, for errors.
         where: finds the place of a sample, for errors.
+        tags: names of the tags of tokens, where texts have some.
     """
 
-    def __init__(self, parser: Parser | None, source: str, where: Where | None = None) -> None:
+    def __init__(self, parser: Parser | None, source: str, where: Where | None = None, *, tags: Sequence[str] = ()) -> None:
         self.parser, self.source, self._where = parser, source, where
         self.name = _name_of(parser)
-        self._parse = _parse_of(parser, source)
+        self._parse = _parse_of(parser, source, tags)
         #: True if the input is the samples' columns, not their bytes.
         self.of_columns = self._parse is None or (isinstance(self._parse, TextParser) and self._parse.columns is not None)
 
@@ -108,7 +110,8 @@ class Parsing:
             return texts.of_columns(columns)
         except KeyError as error:
             rule = f"is not a column; known: {', '.join(columns) or 'none'}"
-            raise ConfigError(self.source, f"training.parser.{self.name}.columns", error.args[0], rule) from error
+            field = "columns" if error.args[0] in (texts.columns or ()) else "tags"
+            raise ConfigError(self.source, f"training.parser.{self.name}.{field}", error.args[0], rule) from error
 
     def close(self) -> None:
         """End threads and processes."""
@@ -174,7 +177,7 @@ def _joined(parts: Sequence[Columns]) -> Columns:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _parse_of(parser: Parser | None, source: str) -> _Parse | None:
+def _parse_of(parser: Parser | None, source: str, tags: Sequence[str]) -> _Parse | None:
     if parser is None:
         return None
     if isinstance(parser, ImageParserSpec):
@@ -184,7 +187,8 @@ def _parse_of(parser: Parser | None, source: str) -> _Parse | None:
     if isinstance(parser, TextParserSpec):
         return Texts(parser.text)
     if isinstance(parser, TokenizerParserSpec):
-        return TokenizerParser(parser.tokenizer, source)
+        texts = parser.tokenizer
+        return TokenizerParser(texts, source) if texts.tags is None else TaggedTexts(texts, tags, source)
     spec = ParserSpec(function=parser) if isinstance(parser, str) else parser
     return _Functions(spec, import_callable(spec.function, source=source, field=field_of(parser)))
 

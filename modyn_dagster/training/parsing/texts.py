@@ -40,9 +40,12 @@ class TextParser(ABC):
 
     def of_columns(self, columns: Columns) -> Columns:
         """Parse text columns; a missing value is an empty text. ``KeyError`` for a missing column."""
+        return {"features": self.encode(self.texts_of(columns))}
+
+    def texts_of(self, columns: Columns) -> list[str]:
+        """Join the text columns of each sample; ``KeyError`` for a missing column."""
         parts = [columns[name].tolist() for name in self.columns or ()]
-        texts = [" ".join(part for part in row if isinstance(part, str)) for row in zip(*parts, strict=True)]
-        return {"features": self.encode(texts)}
+        return [" ".join(part for part in row if isinstance(part, str)) for row in zip(*parts, strict=True)]
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> npt.NDArray[Any]:
@@ -109,7 +112,7 @@ class TokenizerParser(TextParser):
     def encode(self, texts: Sequence[str]) -> npt.NDArray[Any]:
         """Encode texts: ``int64[len(texts), length]``; ``ParseFailed`` for the first text that the tokenizer fails on."""
         try:
-            rows = self._rows(list(texts))
+            rows = [row[: self._spec.length] for row in self.rows(list(texts))]
         except NotArrays:
             raise
         except Exception as error:
@@ -123,18 +126,19 @@ class TokenizerParser(TextParser):
 
     def _require(self, text: str, position: int) -> None:
         try:
-            self._rows([text])
+            self.rows([text])
         except Exception as error:
             raise ParseFailed(position, reason_of(error)) from error
 
-    def _rows(self, texts: list[str]) -> list[npt.NDArray[Any]]:
+    def rows(self, texts: list[str]) -> list[npt.NDArray[Any]]:
+        """Tokens of each text; ``NotArrays`` where the tokenizer returns something else."""
         with self._turn:
             returned = self._call(texts, **self._options)
         listed = returned["input_ids"] if isinstance(returned, Mapping) else returned
         rows = [np.asarray(numbers) for numbers in listed]
         if len(rows) != len(texts) or any(row.ndim != 1 or (len(row) and row.dtype.kind not in "iu") for row in rows):
             raise NotArrays(f"must return a list of whole numbers for each of {len(texts)} texts")
-        return [row[: self._spec.length] for row in rows]
+        return rows
 
 
 def _tokenizer(spec: TokenizerSpec, source: str) -> Callable[..., Any]:

@@ -6,10 +6,18 @@ from typing import Final
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.spec.learning.downsampling import PolicySpec
 from modyn_dagster.spec.learning.features import EmbeddingSpec
+from modyn_dagster.spec.learning.libraries import TOKEN_LOSSES, TransformersSpec
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.learning.parsing import TextParserSpec, TokenizerParserSpec
+from modyn_dagster.spec.learning.parsing import ParserSpec, TextParserSpec, TokenizerParserSpec
 from modyn_dagster.spec.learning.trainers import TrainerSpec
-from modyn_dagster.spec.tasks.objectives import OBJECTIVES, ContrastiveSpec, ObjectiveSpec, ReconstructionSpec, TokensSpec
+from modyn_dagster.spec.tasks.objectives import (
+    OBJECTIVES,
+    ContrastiveSpec,
+    ObjectiveSpec,
+    ReconstructionSpec,
+    TokensSpec,
+    TokenTagsSpec,
+)
 from modyn_dagster.spec.training import TrainingSpec
 
 #: Downsampling policies that read neither losses nor labels.
@@ -44,6 +52,7 @@ def _problems(spec: TrainingSpec) -> Iterator[Problem]:
     if embedded is not None:
         yield "encode", embedded, f"{loss.name} has no use for numbers of rows: use `kind: one_hot` or `hash`"
     yield from _downsampling_problems(spec, loss)
+    yield from _model_problems(spec, loss)
     match loss:
         case ReconstructionSpec() if isinstance(spec.parser, TextParserSpec | TokenizerParserSpec):
             yield "loss.name", loss.name, "numbers of tokens have no distance: use causal_tokens or masked_tokens"
@@ -51,6 +60,8 @@ def _problems(spec: TrainingSpec) -> Iterator[Problem]:
             yield from _contrastive_problems(spec)
         case TokensSpec():
             yield from _token_problems(spec, loss)
+        case TokenTagsSpec():
+            yield from _tag_problems(spec)
 
 
 def _downsampling_problems(spec: TrainingSpec, loss: ObjectiveSpec) -> Iterator[Problem]:
@@ -79,10 +90,33 @@ def _contrastive_problems(spec: TrainingSpec) -> Iterator[Problem]:
 
 def _token_problems(spec: TrainingSpec, loss: TokensSpec) -> Iterator[Problem]:
     name = getattr(loss, "name", "")
-    if not isinstance(spec.model, CustomSpec):
-        yield "model.name", spec.model.name, f"has no outputs per token, as {name} needs; use a model of your own (`factory`)"
     if spec.parser is None:
         yield "parser", None, f"{name} takes rows of token numbers: use the parser `text` or `tokenizer`, or one of your own"
     if isinstance(spec.parser, TextParserSpec) and spec.parser.text.buckets >= loss.vocabulary:
         rule = f"the parser makes numbers up to {spec.parser.text.buckets}, so at least {spec.parser.text.buckets + 1}"
         yield "loss.vocabulary", loss.vocabulary, rule
+
+
+def _tag_problems(spec: TrainingSpec) -> Iterator[Problem]:
+    parser = spec.parser
+    if isinstance(parser, TokenizerParserSpec) and parser.tokenizer.tags is None:
+        yield "parser.tokenizer.tags", None, "must name the column with the tags of the words"
+    if not isinstance(parser, str | ParserSpec | TokenizerParserSpec):
+        rule = "token_tags takes tokens and their tags: use the parser `tokenizer` with `tags`, or one of your own"
+        yield "parser", None if parser is None else "(on)", rule
+    if spec.transforms:
+        yield "transforms", spec.transforms[0].path, "would change tokens and tags alike; leave it out"
+
+
+def _model_problems(spec: TrainingSpec, loss: ObjectiveSpec) -> Iterator[Problem]:
+    """Models that do not answer what a loss asks."""
+    model, per_token = spec.model, isinstance(loss, TokensSpec | TokenTagsSpec)
+    if isinstance(model, TransformersSpec):
+        task = next((task for task, name in TOKEN_LOSSES.items() if name == loss.name), None)
+        if per_token and model.task != task:
+            yield "model.task", model.task, f"has no outputs that {loss.name} needs; use {task}"
+        elif not per_token and (name := TOKEN_LOSSES.get(model.task)) is not None:
+            yield "model.task", model.task, f"is for the loss {name}"
+    elif per_token and not isinstance(model, CustomSpec):
+        rule = f"has no outputs per token, as {loss.name} needs; use `hf`, or a model of your own (`factory`)"
+        yield "model.name", model.name, rule

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (folder / name).write_text(block)
     monkeypatch.syspath_prepend(tmp_path / "path")
     yield
-    for name in ("shop", "shop.views", "shop.texts"):
+    for name in ("shop", "shop.views", "shop.texts", "shop.tags"):
         sys.modules.pop(name, None)
 
 
@@ -58,16 +58,26 @@ def world_of_recipe(world_of: MakeWorld, title: str) -> World:
     return world
 
 
-def deliver_texts(world: World, days: int) -> None:
-    """Texts of two to six numbers, each one more than that before it."""
+def deliver_texts(world: World, days: int, tags: Callable[[str], str] | None = None) -> None:
+    """Texts of two to six numbers, each one more than that before it, and their tags."""
     for day in range(days):
         rng = np.random.default_rng(day)
         starts, lengths = rng.integers(1, 9, 40), rng.integers(2, 7, 40)
         texts = [" ".join(str(1 + (start + i) % 9) for i in range(n)) for start, n in zip(starts, lengths, strict=True)]
-        rows = [f"2024-01-{day + 1:02d}T00:{row:02d}:00Z,{text}" for row, text in enumerate(texts)]
-        drop(world.folder, f"day_{day:02d}", "\n".join(["time,words", *rows, ""]))
+        ends = ["" if tags is None else f",{tags(text)}" for text in texts]
+        rows = [f"2024-01-{day + 1:02d}T00:{row:02d}:00Z,{text}{ends[row]}" for row, text in enumerate(texts)]
+        header = "time,words" + ("" if tags is None else ",tags")
+        drop(world.folder, f"day_{day:02d}", "\n".join([header, *rows, ""]))
     spec = world.platform.project.datasets[DATASET]
     import_history(world.platform.engine, world.platform.home, spec, world.platform.project.root_of(DATASET))
+
+
+def tags_of(text: str) -> str:
+    """Runs of numbers above 5 are spans."""
+    tags: list[str] = []
+    for word in text.split():
+        tags.append("O" if int(word) <= 5 else "B-RISE" if tags[-1:] in ([], ["O"]) else "I-RISE")
+    return " ".join(tags)
 
 
 def scores(world: World, metric: str) -> list[float]:
@@ -111,10 +121,23 @@ def test_the_language_model_is_live_what_it_is_replayed(world_of: MakeWorld, sho
     assert scores(world, "perplexity")
 
 
+@pytest.mark.soak("replays")
+def test_spans_are_found_live_as_replayed(world_of: MakeWorld, shop: None) -> None:
+    world = world_of_recipe(world_of, "tags of words")
+    deliver_texts(world, 4, tags_of)
+    world.live_until_idle("recipe")
+    list(finish_live_run(world.platform, world.run("recipe", "live")))
+    world.replay("recipe")
+    live, replayed = (world.outcome(world.run("recipe", mode)) for mode in ("live", "replay"))
+    assert live == replayed
+    assert scores(world, "span_f1")
+    assert scores(world, "span_f1")[-1] > 0.8
+
+
 def test_recipes_pass_the_check_and_the_tables_are_complete(world_of: MakeWorld, shop: None) -> None:
-    for title in ("an autoencoder", "embeddings of rows", "a small transformer"):
+    for title in ("an autoencoder", "embeddings of rows", "a small transformer", "tags of words"):
         load_project(world_of_recipe(world_of, title).folder)
     for name, kind in OBJECTIVES.items():
         [row] = [line for line in PAGE.splitlines() if line.startswith(f"| [`{name}`]")]
         assert f"| `{kind}` |" in row
-        assert name == "masked_tokens" or all(f"`{metric}`" in row for metric in metrics_of(kind))
+        assert name in ("masked_tokens", "token_tags") or all(f"`{metric}`" in row for metric in metrics_of(kind))

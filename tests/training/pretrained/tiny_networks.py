@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,16 +17,17 @@ N: Final = 40
 LABELS: Final = (np.arange(N) % 2).astype(np.int64)
 
 
-def write_bert(folder: Path, seed: int = 0) -> Path:
-    """Write a DistilBERT of two layers without a head, and a tokenizer of ten words."""
+def write_bert(folder: Path, seed: int = 0, pieces: Sequence[str] = ()) -> Path:
+    """Write a DistilBERT of two layers without a head, and a tokenizer of ten words and further pieces of words."""
     from transformers import BertTokenizerFast, DistilBertConfig, DistilBertModel
 
     folder.mkdir(parents=True)
-    (folder / "vocab.txt").write_text("\n".join(WORDS))
+    words = [*WORDS, *pieces]
+    (folder / "vocab.txt").write_text("\n".join(words))
     tokenizer: Any = BertTokenizerFast
     tokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
     make: Any = DistilBertConfig
-    config = make(vocab_size=len(WORDS), dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=12)
+    config = make(vocab_size=len(words), dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=12)
     return _saved(DistilBertModel, config, folder, seed)
 
 

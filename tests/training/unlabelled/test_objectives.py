@@ -13,9 +13,9 @@ from torch.nn import functional
 
 from modyn_dagster.errors import TrainingError, WrongShape
 from modyn_dagster.keys import KeyArray, keys_of
-from modyn_dagster.spec.tasks.objectives import CausalTokensSpec, ContrastiveSpec, MaskedTokensSpec, ReconstructionSpec
+from modyn_dagster.spec.tasks.objectives import IGNORED, CausalTokensSpec, ContrastiveSpec, MaskedTokensSpec, ReconstructionSpec
 from modyn_dagster.training.objectives.objective import OutputForm
-from modyn_dagster.training.objectives.tokens import IGNORED, CausalTokens, MaskedTokens
+from modyn_dagster.training.objectives.tokens import CausalTokens, MaskedTokens
 from modyn_dagster.training.objectives.values import Contrastive, Reconstruction
 
 SIZES = st.integers(1, 12)

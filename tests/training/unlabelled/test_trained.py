@@ -37,6 +37,13 @@ SPECS: dict[str, dict[str, Any]] = {
         "loss": {"name": "masked_tokens", "vocabulary": 10, "mask": 9},
     }
     | TEXTS,
+    "tags": {
+        "model": {"factory": f"{CODE}:Tagger", "config": {"vocabulary": 10}},
+        "parser": {"tokenizer": {"factory": f"{CODE}:Words", "columns": ["words"], "tags": "tags", "length": 6}},
+        "loss": {"name": "token_tags", "tags": ["O", "B-RISE", "I-RISE"]},
+        "epochs": 8,
+        "batch_size": 16,
+    },
 }
 #: A metric of each, and whether it is to fall.
 METRICS = {
@@ -44,6 +51,7 @@ METRICS = {
     "contrastive": ("nt_xent", True),
     "causal": ("perplexity", True),
     "masked": ("token_accuracy", False),
+    "tags": ("span_f1", False),
 }
 
 
@@ -58,9 +66,21 @@ def table_of(name: str, n: int = 120) -> Table:
         starts, lengths = rng.integers(1, 9, n), rng.integers(2, 7, n)
         texts = [" ".join(str(1 + (start + i) % 8) for i in range(k)) for start, k in zip(starts, lengths, strict=True)]
         return Table({}, blobs=[text.encode() for text in texts])
+    if name == "tags":
+        words = [" ".join(map(str, rng.integers(1, 10, rng.integers(1, 7)))) for _ in range(n)]
+        return Table({"words": np.array(words, dtype=object), "tags": np.array([tags_of(text) for text in words], dtype=object)})
     hidden = rng.normal(size=(n, 1))
     values = hidden @ rng.normal(size=(1, 3)) + 0.1 * rng.normal(size=(n, 3))
     return Table(dict(zip("xyz", values.T, strict=True)))
+
+
+def tags_of(words: str) -> str:
+    """Runs of numbers above 5 are spans."""
+    names, last = [], "O"
+    for word in words.split():
+        last = "O" if int(word) <= 5 else ("B-RISE" if last == "O" else "I-RISE")
+        names.append(last)
+    return " ".join(names)
 
 
 def spec(name: str, **fields: object) -> TrainingSpec:
@@ -109,7 +129,7 @@ def test_a_set_in_memory_and_a_streamed_one_train_the_same_bits(name: str) -> No
 def test_a_predictor_answers_without_a_label_and_measures_the_same_every_time(name: str, predictor: Any) -> None:
     model, samples = model_of(name, epochs=1), table_of(name).samples
     found = predictor(model)
-    width = {"reconstruction": 3, "contrastive": 4, "causal": 60, "masked": 60}[name]
+    width = {"reconstruction": 3, "contrastive": 4, "causal": 60, "masked": 60, "tags": 18}[name]
     assert found(samples).shape == (120, width)
     measures = found.measures(samples)
     assert measures.shape == (120, found.n_measures)
@@ -168,6 +188,11 @@ def test_encoded_and_imputed_columns_are_reconstructed_as_the_model_sees_them(pr
     assert np.isfinite(predictor(model).measures(table.samples)).all()
 
 
+HF: dict[str, Any] = {"name": "hf", "config": {"model_type": "distilbert"}}
+OWN = f"{CODE}:tokens_and_tags"
+TAGGED = {key: value for key, value in SPECS["tags"].items() if key in ("model", "parser", "loss")}
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -185,6 +210,18 @@ def test_encoded_and_imputed_columns_are_reconstructed_as_the_model_sees_them(pr
         ({"loss": {"name": "nt_xent"}, "transforms": NOISE, "accumulate": 2}, r"training\.accumulate: .* raise batch_size"),
         ({"loss": {"name": "nt_xent"}, "transforms": NOISE, "downsampling": {"policy": "loss"}}, r"policy: needs labels, or"),
         ({"loss": {"name": "causal_tokens", "vocabulary": 9}}, r"training\.model\.name: has no outputs per token"),
+        ({"loss": {"name": "token_tags", "tags": ["A", "B"]}}, r"training\.model\.name: has no outputs per token"),
+        ({"model": HF | {"task": "causal_lm"}, "parser": OWN}, r"training\.model\.task: is for the loss causal_tokens"),
+        (
+            {"model": HF | {"task": "masked_lm"}, "parser": OWN, "loss": {"name": "causal_tokens", "vocabulary": 9}},
+            r"training\.model\.task: has no outputs that causal_tokens needs; use causal_lm",
+        ),
+        (
+            TAGGED | {"parser": {"tokenizer": {"factory": f"{CODE}:Words", "columns": ["words"]}}},
+            r"training\.parser\.tokenizer\.tags: must name the column",
+        ),
+        (TAGGED | {"parser": {"text": {"columns": ["words"]}}}, r"training\.parser: token_tags takes tokens and their tags"),
+        (TAGGED | {"transforms": NOISE}, r"training\.transforms: would change tokens and tags alike"),
         (
             {"loss": {"name": "causal_tokens", "vocabulary": 9}, "model": {"factory": f"{CODE}:Transformer"}},
             r"training\.parser: causal_tokens takes rows of token numbers",
@@ -208,6 +245,23 @@ def test_what_needs_a_label_or_does_not_fit_is_refused_by_field(fields: dict[str
 def test_a_loss_without_labels_is_refused_where_there_is_one(separable: Table) -> None:
     with pytest.raises(ConfigError, match=r"training\.loss\.name: .*label is a class: give .*kind: none.*or use cross_entropy"):
         trained(separable, spec_of(loss={"name": "reconstruction"}))
+
+
+def test_a_network_of_tokens_is_refused_where_there_is_a_label(separable: Table) -> None:
+    model = HF | {"task": "token_classification"}
+    with pytest.raises(ConfigError, match=r"training\.model\.task: is for the loss token_tags, .*label is a class"):
+        trained(separable, spec_of(model=model, parser=OWN))
+
+
+def test_a_parser_that_makes_no_tags_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"training\.parser: needs whole numbers \[2, length\] per sample, .* not \[6\]"):
+        model_of("causal", loss=SPECS["tags"]["loss"], parser=f"{CODE}:tokens_alone")
+
+
+def test_a_parser_of_ones_own_may_make_tokens_and_tags(predictor: Any) -> None:
+    table = Table({}, blobs=[f"{words}\n{tags_of(words)}".encode() for words in ("1 7 8", "9 2", "6")])
+    own = trained(table, spec("tags", parser=OWN, epochs=1), task=Task("tags"))
+    assert predictor(own)(table.samples).shape == (3, 18)
 
 
 @pytest.mark.parametrize("name", ["reconstruction", "causal"])

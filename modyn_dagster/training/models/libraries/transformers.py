@@ -15,7 +15,12 @@ from modyn_dagster.training.models.libraries.pixels import Pixels
 _FACTORIES: Final[Mapping[TransformersTask, str]] = {
     "sequence_classification": "AutoModelForSequenceClassification",
     "image_classification": "AutoModelForImageClassification",
+    "token_classification": "AutoModelForTokenClassification",
+    "causal_lm": "AutoModelForCausalLM",
+    "masked_lm": "AutoModelForMaskedLM",
 }
+#: Tasks whose outputs are tokens of the vocabulary.
+_OF_VOCABULARY: Final = ("causal_lm", "masked_lm")
 #: Entries of a configuration that a training has settings of its own for, or that only describe the file.
 _OWN: Final = frozenset({"model_type", "dtype", "torch_dtype", "architectures", "id2label", "label2id", "transformers_version"})
 
@@ -23,13 +28,15 @@ _OWN: Final = frozenset({"model_type", "dtype", "torch_dtype", "architectures", 
 class TransformersNetwork(nn.Module):
     """Network of transformers: outputs ``float[n, n_outputs]`` of tokens ``int64[n, length]`` or of images.
 
+    Tasks with outputs per token return ``float[n, length, n_outputs]``.
+
     Tokens of the configuration's ``pad_token_id`` are masked, but for the first position.
 
     Args:
         spec: spec with a configuration.
-        n_outputs: number of classes, or 1 for a target.
+        n_outputs: number of classes, of tags, or of tokens of the vocabulary; 1 for a target.
 
-    Raises ``ValueError`` for a configuration that transformers refuses.
+    Raises ``ValueError`` for a configuration that transformers refuses, or of another vocabulary.
     """
 
     def __init__(self, spec: TransformersSpec, n_outputs: int) -> None:
@@ -37,14 +44,18 @@ class TransformersNetwork(nn.Module):
         import transformers
 
         content = spec.config or {}
+        entries = {key: value for key, value in content.items() if key not in _OWN}
+        if spec.task in _OF_VOCABULARY and entries.setdefault("vocab_size", n_outputs) != n_outputs:
+            raise ValueError(f"the configuration's vocab_size is {entries['vocab_size']}, training.loss.vocabulary {n_outputs}")
         try:
-            entries = {key: value for key, value in content.items() if key not in _OWN}
             self._config: Any = transformers.AutoConfig.for_model(content["model_type"], **entries, num_labels=n_outputs)
             factory = getattr(transformers, _FACTORIES[spec.task])
             self.model: Any = factory.from_config(self._config, trust_remote_code=False)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"transformers refused the configuration: {type(error).__name__}: {error}") from error
         self._pixels = Pixels(spec) if spec.task == "image_classification" else None
+        # Keys and values of earlier tokens, for texts that are written token by token.
+        self._remembers = spec.task == "causal_lm"
         self._padding: int | None = getattr(self._config, "pad_token_id", None)
 
     @property
@@ -85,12 +96,14 @@ class TransformersNetwork(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Compute outputs."""
         if self._pixels is not None:
-            given = {"pixel_values": self._pixels(inputs)}
+            given: dict[str, Any] = {"pixel_values": self._pixels(inputs)}
         else:
             mask = torch.ones_like(inputs) if self._padding is None else (inputs != self._padding).long()
             # Attention over no position at all is not a number.
             mask[:, 0] = 1
             given = {"input_ids": inputs, "attention_mask": mask}
+            if self._remembers:
+                given["use_cache"] = False
         outputs: Tensor = self.model(**given).logits
         return outputs
 
