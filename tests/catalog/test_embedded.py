@@ -168,6 +168,7 @@ def test_after_a_kill_it_starts_again_with_everything_committed(server: Embedded
     assert query(again.url, "select answer from kept") == 42
 
 
+@pytest.mark.soak("laws-data")
 def test_a_pid_file_whose_number_went_to_another_process_does_not_hold_it_back(server: EmbeddedPostgres) -> None:
     server.start()
     data = server.status().data

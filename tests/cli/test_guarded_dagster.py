@@ -129,6 +129,7 @@ def test_what_a_foreign_page_sends_changes_nothing_and_what_we_send_does(servers
     assert client.materializations() == 0
 
 
+@pytest.mark.soak("screens")
 def test_a_read_only_server_with_a_token_shows_everything_to_its_holder_and_changes_nothing(
     servers: tuple[Client, Client],
 ) -> None:

@@ -52,6 +52,7 @@ def ran(command: list[str], packages: Path | None, project: Path = ROOT) -> tupl
     return result.returncode, result.stdout + result.stderr
 
 
+@pytest.mark.soak("packages")
 def test_its_functions_obey_the_laws(installed: Path) -> None:
     assert ran([sys.executable, "-c", LAWS], installed) == (0, "")
 

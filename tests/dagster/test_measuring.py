@@ -78,6 +78,7 @@ def test_only_pipelines_that_measure_have_the_asset_and_its_job(face: Face) -> N
     assert {dep.asset_key.to_user_string() for dep in spec.deps} == {"tiny/samples", f"{NAME}/model"}
 
 
+@pytest.mark.soak("production")
 def test_the_sensor_asks_for_one_measurement_run_at_a_time(face: Face, first_model: str | None) -> None:
     ticked = face.tick(SENSOR, first_model)
     [request] = ticked.requests

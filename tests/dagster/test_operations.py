@@ -226,6 +226,7 @@ def test_a_hook_that_raises_is_asked_for_again_under_another_run_key(face: Face,
     assert heard == []
 
 
+@pytest.mark.soak("screens")
 def test_a_channel_that_is_added_is_told_of_what_happens_from_then_on(face: Face, days: list[str], heard: list[Any]) -> None:
     hook, command = {"hook": "tests.pipeline.hooks:hook"}, {"command": ["true"]}
     changed = reloaded(face, notify=hook)
@@ -245,6 +246,7 @@ def test_a_channel_that_is_added_is_told_of_what_happens_from_then_on(face: Face
         assert list(notifications(conn, 1)) == [("trigger 0", "hook")]
 
 
+@pytest.mark.soak("screens")
 def test_a_person_may_name_one_moment_for_all_channels(face: Face, days: list[str], heard: list[Any]) -> None:
     changed = reloaded(face, notify={"hook": "tests.pipeline.hooks:hook", "command": ["true"]})
     take_in(changed)

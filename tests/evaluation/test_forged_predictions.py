@@ -14,6 +14,7 @@ from modyn_dagster.errors import CorruptFile
 from modyn_dagster.evaluation.predictions.files import read_predictions, write_predictions
 from modyn_dagster.values.digest import checksum_of
 from tests.evaluation.fuzz_predictions import sound
+from tests.variants import represented
 
 ROOT = Path(__file__).parents[2]
 
@@ -122,7 +123,7 @@ def test_what_was_written_comes_back_with_its_gaps(tmp_path: Path, kind: Any) ->
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("target", ["predictions", "targets", "several_targets"])
+@represented("target", ["predictions", "targets", "several_targets"], "fuzz", "several_targets")
 @pytest.mark.parametrize("n", [1_000, pytest.param(20_000, marks=pytest.mark.soak("fuzz"))])
 def test_any_damage_under_a_right_checksum_is_an_error_or_read_in_bounds(tmp_path: Path, target: str, n: int) -> None:
     command = [

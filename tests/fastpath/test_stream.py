@@ -38,7 +38,13 @@ GRID = list(product([1, 7, 64, 100, 300], [False, True], [1, 2, 5], [(0, 1), (1,
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("shuffle", "block_size"), [(False, 1), (True, 1), ("blocks", 1), ("blocks", 50), ("blocks", 999)], ids=str
+    ("shuffle", "block_size"),
+    [
+        (True, 1),
+        ("blocks", 50),
+        *(pytest.param(*each, marks=pytest.mark.soak("laws-fastpath")) for each in ((False, 1), ("blocks", 1), ("blocks", 999))),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("n", [0, 1, 100])
 def test_every_key_comes_once_in_an_epoch_whoever_consumes_it(rows, n, shuffle, block_size):

@@ -228,7 +228,13 @@ def test_many_streams_begun_and_left_do_not_pile_up(rows):
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("ending", "code"),
-    [("", 0), ("sys.exit(3)", 3), ("raise KeyError", 1), ("import _thread; _thread.interrupt_main(); next(i)", -signal.SIGINT)],
+    [
+        ("raise KeyError", 1),
+        *(
+            pytest.param(*each, marks=pytest.mark.soak("laws-fastpath"))
+            for each in (("", 0), ("sys.exit(3)", 3), ("import _thread; _thread.interrupt_main(); next(i)", -signal.SIGINT))
+        ),
+    ],
 )
 def test_an_interpreter_exits_at_once_with_an_iteration_under_way(tmp_path, ending, code):
     row_store(tmp_path)

@@ -18,7 +18,7 @@ PIPELINE: Final = "by_time"
 #: The matrix is cut into this many tests.
 CHUNKS: Final = 8
 #: Kill points of `make test`, spread over the steps of the replay; `make soak` has all of them.
-FEW: Final = 6
+FEW: Final = 3
 SPLIT: Final = {"train": 0.8, "calibrate": 0.05, "evaluate": 0.15}
 
 

@@ -178,6 +178,7 @@ def test_a_removal_leaves_nothing(undisturbed: Undisturbed) -> None:
     assert undisturbed.steps > 30
 
 
+@pytest.mark.soak("kills-store")
 def test_a_removal_killed_at_a_few_steps_is_completed_by_the_next_start(undisturbed: Undisturbed) -> None:
     kill_and_start_again(undisturbed, [1 + n * (undisturbed.steps - 1) // (FEW - 1) for n in range(FEW)])
 

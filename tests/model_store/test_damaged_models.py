@@ -22,6 +22,7 @@ from tests.model_store.test_damage import ID, STATE, file_of
 from tests.model_store.test_damage import planted as plant_plain
 from tests.model_store.test_pack_damage import SMALL, pack_of
 from tests.model_store.test_pack_damage import planted as plant_packed
+from tests.variants import represented
 
 State = Mapping[str, Tensor]
 PACKED = Snapshot(compress=True)
@@ -55,7 +56,7 @@ DAMAGE = {
     "with a flipped bit": Damage(lambda content, at, bit: flipped_bit(content, 8 * at + bit), save_again=True),
     "that is cut short or longer": Damage(lambda content, at, bit: content[:at] if bit % 2 else content + content[at:], False),
 }
-MATRIX = [pytest.param(kind, damage, id=f"{of} {done}") for of, kind in KINDS.items() for done, damage in DAMAGE.items()]
+MATRIX = {f"{of} {done}": (kind, damage) for of, kind in KINDS.items() for done, damage in DAMAGE.items()}
 
 
 @pytest.fixture
@@ -63,10 +64,13 @@ def store(tmp_path: Path) -> ModelStore:
     return ModelStore(tmp_path)
 
 
-@pytest.mark.parametrize(("kind", "damage"), MATRIX)
+@represented(
+    "case", MATRIX, "laws-models", "a plain model with a flipped bit", "a packed base or its delta that is cut short or longer"
+)
 @settings(max_examples=max(150, settings().max_examples))
 @given(st.data())
-def test_damage_anywhere_is_found(kind: Kind, damage: Damage, data: st.DataObject) -> None:
+def test_damage_anywhere_is_found(case: tuple[Kind, Damage], data: st.DataObject) -> None:
+    kind, damage = case
     with tempfile.TemporaryDirectory() as root:
         store = ModelStore(Path(root))
         base = store.save(kind.states[0], strategy=kind.strategy)

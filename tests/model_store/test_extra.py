@@ -18,6 +18,7 @@ from modyn_dagster.model_store.format.extra_state import split_extra_state, with
 from modyn_dagster.model_store.format.record import Record
 from modyn_dagster.spec.learning.optimizers import SchedulerSpec
 from modyn_dagster.training.loop.schedulers import Scheduler, TrainingLength
+from tests.variants import represented
 
 STEPS = 12
 _Kind = Callable[[torch.optim.Optimizer], Any]
@@ -103,7 +104,7 @@ class Training:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@represented("schedule", list(SCHEDULES), "laws-models", *list(SCHEDULES)[::4])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_training_that_goes_on_from_the_store_ends_as_if_never_interrupted(
     tmp_path: Path, optimizer: str, schedule: str

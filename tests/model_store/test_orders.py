@@ -18,6 +18,7 @@ from tests.examples import examples
 from tests.model_store.interleaving import Actor, Killed, orders
 from tests.model_store.lineages import SMALL, three_savers
 from tests.model_store.states import assert_exact
+from tests.variants import represented
 
 pytestmark = pytest.mark.usefixtures("nobody_waits")
 
@@ -73,7 +74,7 @@ SAVERS = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("saver", SAVERS.values(), ids=SAVERS)
+@represented("saver", SAVERS, "laws-models", "delta")
 @pytest.mark.parametrize("rebase", [True, False])
 def test_no_order_of_a_saver_and_a_remover_leaves_a_model_without_its_base(saver, rebase):
     ends = explored(1, [saver, deleting(rebase=rebase)])
@@ -89,7 +90,10 @@ KILLED_REMOVERS = [
     for n_models in (1, 2)
     for n in range(4)
 ]
-KILLS = [pytest.param(*rest, n, some, id=f"{name} after {n} writes") for name, *rest, n, some in KILLED_SAVERS + KILLED_REMOVERS]
+KILLS = [
+    pytest.param(*rest, n, some, id=f"{name} after {n} writes", marks=[pytest.mark.soak("laws-models")] * (n != 1))
+    for name, *rest, n, some in KILLED_SAVERS + KILLED_REMOVERS
+]
 
 
 @pytest.mark.long

@@ -122,6 +122,7 @@ def test_a_training_set_has_the_samples_that_are_closed_at_its_trigger(world_of:
         assert len(keys) > len([each for each in positives if each.arrival <= ordinal_of(trigger.point)])
 
 
+@pytest.mark.soak("labels")
 def test_a_memory_takes_a_sample_at_the_first_trigger_at_which_it_is_closed(world_of: Worlds) -> None:
     world = world_of(amount(every=60, selection={"strategy": {"kind": "gdumb", "n": 1000}}))
     world.deliver(range(6))

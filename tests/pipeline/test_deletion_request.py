@@ -233,6 +233,7 @@ def test_predictions_of_deleted_samples_by_other_models_are_made_again_without_t
     assert all(file.before != file.after for file in document.files if file.kind == "predictions")
 
 
+@pytest.mark.soak("deletions")
 def test_a_successor_begins_with_the_new_model_of_the_run_before(world_of) -> None:
     world = world_of(chained(), split=SPLIT)
     world.deliver(range(3))
@@ -255,6 +256,7 @@ def test_a_successor_begins_with_the_new_model_of_the_run_before(world_of) -> No
     assert {model.model for model in document.models}.isdisjoint(named)
 
 
+@pytest.mark.soak("deletions")
 def test_samples_deleted_before_are_a_request_too_and_the_second_request_finds_nothing_to_do(world_of) -> None:
     world = world_of(chained(), split=SPLIT)
     world.deliver(range(3))

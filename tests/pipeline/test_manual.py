@@ -122,6 +122,7 @@ def test_a_replay_repeats_recorded_manual_triggers(world_of, pipeline):
     assert not any(row.manual for row in world.triggers(plain.id))
 
 
+@pytest.mark.soak("replays")
 def test_a_manual_trigger_in_the_middle_of_a_batch_is_repeated_there(world_of):
     """After the tick that fired at the first sample of a day, that sample alone is new."""
     world = world_of(timed(every="1d"))

@@ -63,6 +63,7 @@ def test_views_of_one_dataset_share_their_rows(world: World):
     assert whole.keys_on(0, window).tolist() == part.keys_on(0, window).tolist()
 
 
+@pytest.mark.soak("replays")
 def test_a_replay_with_few_batches_open_is_the_replay_with_all_of_them_open(world: World, monkeypatch: pytest.MonkeyPatch):
     world.replay("by_amount", name="few")
     monkeypatch.setattr(shared_data, "MOST_OPEN", BATCHES)

@@ -77,7 +77,7 @@ POLICIES = [
 
 
 # Wrappers and variants of policies take long, and others show what they show.
-@represented("pipeline", {each["name"]: each for each in POLICIES}, "replays", "by_drift", "by_performance")
+@represented("pipeline", {each["name"]: each for each in POLICIES}, "replays", "by_drift")
 def test_live_equals_replay_decision_by_decision(world_of, pipeline):
     world, name = world_of(pipeline, split=SPLIT), pipeline["name"]
     for days in ([0], [1, 2, 3], [], [4], [5, 6]):

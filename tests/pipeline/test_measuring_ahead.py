@@ -145,6 +145,7 @@ def test_a_guess_that_was_wrong_counts_once(world_of, workers) -> None:
     assert alone == [between] * 5 + [second.point]
 
 
+@pytest.mark.soak("replays")
 def test_a_worker_closes_the_measurer_of_an_earlier_run(world_of, workers, monkeypatch: pytest.MonkeyPatch) -> None:
     world = shifted(world_of, SELDOM)
     first, second = (dealt_points(world, name, workers)[0] for name in ("first", "second"))

@@ -141,6 +141,7 @@ def test_a_statement_sees_the_windows_train_samples_alone(world_of: Worlds) -> N
         assert row.details["own_strategy"]["certified"]
 
 
+@pytest.mark.soak("replays")
 def test_of_more_keys_than_the_size_those_with_the_smallest_hashes_are_kept(world_of: Worlds) -> None:
     world = world_of(pipeline(sql("ones", size=11)), pipeline(sql("balanced", size=11), "sized"))
     world.deliver(range(3))

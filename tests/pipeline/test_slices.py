@@ -108,6 +108,7 @@ def test_without_resamples_only_shares_have_one(world_of):
         assert (cell.low, cell.high) == expected
 
 
+@pytest.mark.soak("replays")
 def test_a_slice_that_loses_its_samples_loses_its_cells(world_of):
     world = world_of(judged_by(slices=["school"]), attributes=("school",))
     deliver(world, range(4))

@@ -110,6 +110,7 @@ def test_a_part_of_the_soak_suite_runs_alone(tmp_path: Path, part: str, expected
     assert passed == expected, said
 
 
+@pytest.mark.soak("laws-data")
 @pytest.mark.process
 def test_the_pieces_of_a_part_have_each_of_its_tests_once(tmp_path: Path) -> None:
     pieces = [ran(tmp_path, "--soak", f"labels-{piece}")[0] for piece in range(1, DIVIDED["labels"] + 1)]

@@ -14,6 +14,7 @@ from modyn_dagster.reporting.mlflow.registry import registered_models
 from modyn_dagster.reporting.mlflow.tracker import Tracker
 from tests.reporting.story import Story, year
 from tests.reporting.test_registered_models import alias, client, day, live, trained, versions
+from tests.variants import represented
 
 __all__ = ["client", "live"]
 
@@ -30,7 +31,7 @@ def keys(client: MlflowClient, story: Story) -> list[str]:
     return [version.tags["modyn/trigger"] for version in versions(client, story.pipeline)]
 
 
-@pytest.mark.parametrize("gone", [0, 1, 2], ids=["the first", "the champion", "the newest"])
+@represented("gone", {"the first": 0, "the champion": 1, "the newest": 2}, "screens", "the champion")
 def test_a_version_that_was_deleted_by_hand_comes_back(tracker: Tracker, client: MlflowClient, live: Story, gone: int) -> None:
     rows = trained(live, [0.8, 0.9, 0.7])
     tracker.sync_all(live.engine, live.run)
@@ -171,6 +172,7 @@ def test_two_pipelines_know_nothing_of_each_other(tracker: Tracker, client: Mlfl
     assert found.trigger == theirs[1].partition_key
 
 
+@pytest.mark.soak("screens")
 def test_a_version_is_live_from_its_moment_on_to_the_microsecond_in_any_time_zone(
     tracker: Tracker, client: MlflowClient, live: Story
 ) -> None:

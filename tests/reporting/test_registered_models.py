@@ -85,6 +85,7 @@ def test_a_sync_that_was_missed_is_made_up_in_order_and_nothing_twice(
     assert alias(client, live.pipeline, "champion") == later.partition_key
 
 
+@pytest.mark.soak("screens")
 def test_which_version_was_live_is_one_call_and_one_page(tracker: Tracker, client: MlflowClient, live: Story) -> None:
     rows = trained(live, [0.5, 0.6, 0.7])
     tracker.sync_all(live.engine, live.run)
@@ -115,6 +116,7 @@ def test_replays_do_not_touch_what_is_live(tracker: Tracker, client: MlflowClien
     assert alias(client, f"{live.pipeline}.replay", "current") == replayed.partition_key
 
 
+@pytest.mark.soak("screens")
 def test_an_alias_that_somebody_moved_stays_and_is_shown_until_it_is_deleted(
     tracker: Tracker, client: MlflowClient, live: Story
 ) -> None:

@@ -18,6 +18,7 @@ from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.series import MOST_LOSSES
 from modyn_dagster.reporting.mlflow.tracker import Tracker
 from tests.reporting.story import START, YEAR, Story, step, timestamp, year
+from tests.variants import represented
 
 
 @pytest.fixture
@@ -169,6 +170,7 @@ def test_times_after_1970_are_themselves(tracker: Tracker, story: Story, client:
     assert stamps == [year(90).timestamp() * 1000, year(91).timestamp() * 1000]
 
 
+@pytest.mark.soak("screens")
 def test_all_triggers_count_the_same_intervals(tracker: Tracker, story: Story, client: MlflowClient) -> None:
     first, second = story.train(10, year(1)), story.train(20, year(3))
     story.score(first, dict.fromkeys(range(8), 0.5))
@@ -283,10 +285,11 @@ def test_the_description_keeps_the_link_to_dagster(tracker: Tracker, story: Stor
     assert "http://dagster/runs/1" in client.get_run(run_id).data.tags["mlflow.note.content"]
 
 
-@pytest.mark.parametrize(
+@represented(
     "again",
-    [{2: 0.75}, {2: None}, dict.fromkeys((1, 2, 4))],
-    ids=["other value", "undefined now", "all undefined now"],
+    {"other value": {2: 0.75}, "undefined now": {2: None}, "all undefined now": dict.fromkeys((1, 2, 4))},
+    "screens",
+    "undefined now",
 )
 def test_a_run_that_shows_what_is_no_longer_true_is_replaced(
     tracker: Tracker, story: Story, client: MlflowClient, shown: Callable[[], list[Run]], again: dict[int, float | None]
@@ -323,6 +326,7 @@ def test_an_experiment_says_how_to_read_it_and_keeps_what_a_person_writes(
     assert note() == "Mine."
 
 
+@pytest.mark.soak("screens")
 def test_seconds_grow_without_replacing_the_run(tracker: Tracker, story: Story, client: MlflowClient) -> None:
     row = scored(story)
     run_id = tracker.sync_trigger(story.engine, story.run, row)
@@ -352,6 +356,7 @@ def test_a_failed_trigger_fails_and_after_a_resume_finishes_in_the_same_run(
     assert (finished.data.tags["modyn/state"], finished.data.tags["modyn/attempt"]) == ("skipped", "2")
 
 
+@pytest.mark.soak("screens")
 def test_what_a_person_deleted_in_mlflow_is_shown_again(
     tracker: Tracker, story: Story, client: MlflowClient, shown: Callable[[], list[Run]]
 ) -> None:
@@ -392,6 +397,7 @@ def test_runs_of_another_catalog_with_equal_ids_are_not_mistaken_for_ours(
     assert theirs != ours
 
 
+@pytest.mark.soak("screens")
 def test_two_at_once_make_one_run(tracker: Tracker, story: Story, shown: Callable[[], list[Run]]) -> None:
     row = scored(story)
     ready = threading.Barrier(3)

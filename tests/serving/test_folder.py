@@ -19,6 +19,7 @@ from modyn_dagster.serving.model_folder import write_description
 from tests.serving.kinds import KINDS, Kind, encoded, groups, kind, numbers, regression
 from tests.serving.served import frame
 from tests.training.table import Table
+from tests.variants import represented
 
 
 def written(made: Kind, folder: Path, class_names: tuple[str, ...] = ()) -> Path:
@@ -34,7 +35,7 @@ def inputs_of(made: Kind) -> pd.DataFrame:
     return pd.DataFrame({"content": [blob.decode() if texts else blob for blob in table.blobs]})
 
 
-@pytest.mark.parametrize("name", KINDS)
+@represented("name", list(KINDS), "laws-models", "numbers", "encoded", "texts", "images", "trainer", "autoencoder", "tagger")
 def test_pyfunc_and_our_predictor_give_the_bits_of_evaluation(name: str, tmp_path: Path) -> None:
     made = KINDS[name]()
     folder = written(made, tmp_path / "model")
@@ -81,7 +82,7 @@ def test_values_that_are_no_texts_are_refused_by_column(tmp_path: Path) -> None:
         model.predict(frame.drop(columns="city"))
 
 
-@pytest.mark.parametrize("name", KINDS)
+@represented("name", list(KINDS), "laws-models", "numbers", "texts", "trainer", "tagger")
 def test_a_folder_holds_no_pickle_and_its_example_is_predicted(name: str, tmp_path: Path) -> None:
     folder = written(KINDS[name](), tmp_path / "model")
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}

@@ -19,6 +19,7 @@ from modyn_dagster.training import CheckpointFile, FastPath, Task, TrainedModel,
 from tests.training.resumable import RESUMABLE, resumable
 from tests.training.table import FASTEST
 from tests.training.train_and_be_killed import bits, rows, trained
+from tests.variants import represented
 
 HERE = Path(__file__).parent
 
@@ -52,7 +53,16 @@ def own_code(user_code: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", RESUMABLE)
+@represented(
+    "name",
+    list(RESUMABLE),
+    "laws-training",
+    "momentum_and_schedule",
+    "accumulation",
+    "dlis",
+    "augmented",
+    "contrastive",
+)
 def test_a_training_ends_with_the_same_bits_wherever_it_was_broken_off(name: str, tmp_path: Path) -> None:
     whole = bits(trained(resumable(name), None))
     n_batches = broken_off(name, tmp_path / "none", at=1)

@@ -22,6 +22,7 @@ from tests.training.test_streamed import WAYS, Plain, bits, fixed_rows, images, 
 from tests.training.trained import assert_same_bits
 from tests.training.trained import trained as trained_on
 from tests.training.transforming import CODE, function, numbers, spec
+from tests.variants import represented
 
 pytestmark = pytest.mark.usefixtures("user_code")
 
@@ -109,7 +110,12 @@ BOTH_KINDS = [
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("listed", BOTH_KINDS, ids=["rng", "rng_per_batch_then_generators", "generators_then_rng"])
+@represented(
+    "listed",
+    dict(zip(["rng", "rng_per_batch_then_generators", "generators_then_rng"], BOTH_KINDS, strict=True)),
+    "laws-training",
+    "rng_per_batch_then_generators",
+)
 def test_every_way_of_reading_gives_the_same_bits(listed: list[dict[str, Any]], tmp_path: Path) -> None:
     reader, fields = fixed_rows(tmp_path)
     described = spec_of(

@@ -77,7 +77,10 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 
 #: Kinds and wrappers that take long, beside others of their kind.
-SLOW = {"ensemble", "budget of drift", "budget of an ensemble", "cooldown in time"}
+SLOW = {
+    *("ensemble", "budget of drift", "budget of an ensemble", "cooldown in time", "drift by p-value", "nested"),
+    *("performance, calibrated forecast", "cost of misclassifications"),
+}
 
 
 @pytest.mark.long

@@ -38,7 +38,7 @@ def every_variant(*shown: str) -> pytest.MarkDecorator:
 
 
 @pytest.mark.long
-@every_variant("performance")
+@every_variant("uniform")
 def test_a_replay_is_decided_anew_as_if_it_never_had_the_samples(world_of: Worlds, variant: str) -> None:
     world = world_of(pipeline_of(variant), split=SPLIT)
     world.deliver(range(DAYS))

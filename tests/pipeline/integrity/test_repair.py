@@ -194,6 +194,7 @@ def test_equal_models_repair_each_others_predictions(world: World) -> None:
     assert path.samefile(twin)
 
 
+@pytest.mark.soak("replays")
 def test_slices_of_one_import_come_back_like_whole_files(world: World) -> None:
     source = world.folder / "data"
     for day in (3, 4):
@@ -209,6 +210,7 @@ def test_slices_of_one_import_come_back_like_whole_files(world: World) -> None:
     assert {path: path.read_bytes() for path in slices} == before
 
 
+@pytest.mark.soak("replays")
 def test_an_older_index_comes_back_in_its_own_form(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Indexes of earlier versions have no digests of blocks."""
     (world.folder / "data" / "day_03.csv").write_text(batch_text(3))

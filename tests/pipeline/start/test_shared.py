@@ -85,6 +85,7 @@ def test_a_model_stays_while_either_run_keeps_it(world_of: Worlds) -> None:
     assert {*kept} <= present <= stored
 
 
+@pytest.mark.soak("replays")
 def test_the_newest_model_is_live_from_the_moment_of_taking_over(world_of: Worlds) -> None:
     world = world_of(amount(every=35))
     world.deliver(range(DAYS))

@@ -40,7 +40,13 @@ def test_weighted_sums_are_unbiased_for_values_that_have_nothing_to_do_with_the_
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "options"), ESTIMATORS, ids=IDS)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        pytest.param(*each, id=name, marks=[pytest.mark.soak("laws-training")] * (number % 3 > 0))
+        for number, (each, name) in enumerate(zip(ESTIMATORS, IDS, strict=True))
+    ],
+)
 def test_weights_sum_to_the_size_of_the_pool_in_expectation(name: str, options: dict[str, Any]) -> None:
     inputs = everything(23)
     sums = [float(select(name, k=9, seed=seed, **inputs, **options)[1].double().sum()) for seed in range(400)]

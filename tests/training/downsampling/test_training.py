@@ -87,7 +87,13 @@ def test_all_of_it_is_plain_training_with_the_weights_of_the_training_set(separa
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("loss", {}), ("loss", {"replacement": False}), ("dlis", {"start": "always"}), ("uniform", {}), ("infobatch", {})],
+    [
+        ("loss", {"replacement": False}),
+        *(
+            pytest.param(*each, marks=pytest.mark.soak("laws-training"))
+            for each in (("loss", {}), ("dlis", {"start": "always"}), ("uniform", {}), ("infobatch", {}))
+        ),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("mode", MODES)
