@@ -9,9 +9,11 @@ import torch
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.metrics.registry import score
+from modyn_dagster.serving.exporting import export_program
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import Predictor, Task, TrainedModel, build_predictor
 from modyn_dagster.training.data import COLUMNS
+from modyn_dagster.training.predictor_record import PredictorRecord
 from modyn_dagster.training.pretrained.weights_file import read_pretrained, with_config
 from tests.training.pretrained.tiny_networks import WORDS, write_bert
 from tests.training.table import Table, spec_of
@@ -112,3 +114,19 @@ def test_a_network_of_a_configuration_predicts_the_next_token(project: Path) -> 
 def test_a_vocabulary_that_is_not_that_of_the_configuration_is_refused(project: Path) -> None:
     with pytest.raises(ConfigError, match=r"training\.model: .*vocab_size is 10, training\.loss\.vocabulary 11"):
         fine_tuned(spec_for("masked_lm", MASKED | {"vocabulary": 11}), project, "tokens")
+
+
+@pytest.mark.soak("laws-training")
+def test_a_program_of_it_takes_the_tokens_alone(project: Path) -> None:
+    spec = spec_for("token_classification", TAGS, epochs=1)
+    found = fine_tuned(spec, project, "tags")
+    names: dict[str, Any] = {"name": "p", "model": "0123abcd", "store": None, "class_names": (), "threads": 1}
+    record = PredictorRecord.of(
+        with_config(spec, project, source="p"), found.architecture, dtypes={"words": "string", "tags": "string"}, **names
+    )
+    path = project / "tagger.pt2"
+    assert export_program(record, found.state_dict, path)["inputs"][0]["shape"] == ["n", 8]
+    own, samples = predictor(found), reviews().samples
+    tokens = torch.from_numpy(own.tapped(samples, {COLUMNS})[COLUMNS]).long()
+    outputs = torch.export.load(path).module()(tokens)
+    np.testing.assert_allclose(outputs.detach().flatten(1).numpy(), own(samples), rtol=1e-5, atol=1e-6)
