@@ -12,7 +12,7 @@ from modyn_dagster.evaluation.composite.custom import check_composite_code
 from modyn_dagster.evaluation.intervals.custom import check_interval_code
 from modyn_dagster.evaluation.metrics.registry import check_metrics, find_metric, rule_of_task, task_in_words
 from modyn_dagster.pipeline.label_delays import check_label_arrivals, check_label_delay, check_late_labels, labels_lag
-from modyn_dagster.pipeline.tasks.refusals import metric_errors, task_errors
+from modyn_dagster.pipeline.tasks.refusals import asked_metrics, metric_errors, task_errors
 from modyn_dagster.pipeline.tasks.unlabelled import label_refusals
 from modyn_dagster.selection.online.samplers import check_selection
 from modyn_dagster.selection.own.user_code import selection_code_errors
@@ -166,7 +166,9 @@ def unlabelled_errors(pipeline: PipelineSpec, dataset: DatasetSpec) -> Iterator[
     try:
         check_task(pipeline.training, None, source=source)
         kind = task_kind(pipeline.training, dataset)
-        check_metrics([metric for metric in pipeline.evaluation.metrics if estimated_metric(metric) is None], kind, source=source)
+        for field, metric in asked_metrics(pipeline):
+            if estimated_metric(metric) is None:
+                check_metrics([metric], kind, source=source, field=field)
         check_trigger(pipeline, dataset, kind)
     except ConfigError as error:
         yield error

@@ -190,8 +190,12 @@ _NEEDING_LABELS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"label_delay": {"kind": "constant", "after": "1d"}}, "label_delay: delays labels"),
     (
-        {"promotion": {"metric": "reconstruction_mse", "test": "block_bootstrap"}},
-        "promotion: tests candidates on samples whose labels come in",
+        {"promotion": {"metric": "reconstruction_mse", "bound": 9, "min_coverage": 0.5}},
+        "promotion.min_coverage: waits for labels",
+    ),
+    (
+        {"promotion": {"metric": "accuracy"}},
+        "promotion: the dataset has no label, and the task of training.loss is reconstruction: use reconstruction_mse",
     ),
     ({"evaluation": _WITHOUT["evaluation"] | {"maturity": "1d"}}, "evaluation.maturity: waits for labels"),
     ({"evaluation": _WITHOUT["evaluation"] | {"metrics": ["accuracy"]}}, "evaluation.metrics: the dataset has no label"),
@@ -220,7 +224,7 @@ _NEEDING_LABELS: list[tuple[dict[str, Any], str]] = [
     "screens",
     "selection.strategy.kind0",
     "trigger.metric6",
-    "promotion11",
+    "promotion12",
 )
 def test_what_needs_a_label_is_refused_by_field_where_there_is_none(project: Path, case: tuple[dict[str, Any], str]) -> None:
     block, complaint = case

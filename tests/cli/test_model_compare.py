@@ -162,7 +162,7 @@ def test_mistakes_are_told_in_one_sentence(world: World) -> None:
     assert "test it with confidence_sequence" in refused(one, other, "--test", "block_bootstrap")
     assert "test it with block_bootstrap" in refused(one, other, "--metric", "roc_auc")
     assert "the dataset's label is a class" in refused(one, other, "--metric", "mse", "--bound", "1")
-    assert "estimates read no labels" in refused(one, other, "--metric", "estimated_accuracy")
+    assert "estimates without labels" in refused(one, other, "--metric", "estimated_accuracy")
     assert "holds at every look" in refused(one, other, "--look", "2")
     assert "must lie between 0 and 1" in refused(one, other, "--confidence", "1")
     assert "finite number" in refused(one, other, "--margin", "nan")

@@ -32,7 +32,7 @@ def test_without_promotion_the_newest_model_is_live_and_the_hash_is_as_ever() ->
         ({"metric": "accuracy", "test": "block_bootstrap"}, "accuracy is a mean of losses; use test: confidence_sequence"),
         ({"metric": "log_loss", "test": "mcnemar"}, "mcnemar tests the accuracy alone, not log_loss"),
         ({"metric": "mse"}, "the losses of mse have no bound of their own: give promotion.bound"),
-        ({"metric": "estimated_accuracy"}, "estimated_accuracy reads no labels"),
+        ({"metric": "estimated_accuracy"}, "estimated_accuracy estimates without labels"),
         ({"test": "mcnemar", "margin": 0.1}, "mcnemar tests against a margin of 0 alone"),
         ({"test": "mcnemar", "bound": 3}, "only confidence_sequence bounds losses"),
         ({"block": 10}, "only block_bootstrap has blocks"),

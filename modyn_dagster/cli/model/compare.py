@@ -83,14 +83,17 @@ def compare(
 def _compared(
     candidate: "NamedModel", incumbent: "NamedModel", samples: "CommonSamples", metric: str | None, settings: dict[str, Any]
 ) -> "ModelComparison":
+    from modyn_dagster.data.tasks import task_kind
     from modyn_dagster.evaluation import score
     from modyn_dagster.evaluation.paired.comparison import PairedTest, compare_outputs
     from modyn_dagster.reporting.paired_comparison import ModelComparison
 
-    evaluation = candidate.context.spec.evaluation
+    context = candidate.context
+    evaluation, dataset = context.spec.evaluation, context.view.spec
+    task = task_kind(context.spec.training, dataset) if dataset.label is None else None
     settings["min_samples"] = settings["min_samples"] or evaluation.min_samples
-    test = PairedTest(metric or evaluation.score_metric, **settings, seed=candidate.context.run.seed)
-    result = compare_outputs(test, samples.candidate, samples.incumbent, samples.truth)
+    test = PairedTest(metric or evaluation.score_metric, **settings, seed=context.run.seed)
+    result = compare_outputs(test, samples.candidate, samples.incumbent, samples.truth, task=task)
     ours, theirs = (score(test.metric, outputs, samples.truth).value for outputs in (samples.candidate, samples.incumbent))
     return ModelComparison(
         candidate.title,

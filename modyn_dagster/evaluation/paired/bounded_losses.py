@@ -7,11 +7,11 @@ import numpy as np
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples, Outputs, Truth
-from modyn_dagster.evaluation.metrics.losses import Float64, pinball_losses, reduce_columns
+from modyn_dagster.evaluation.metrics.losses import Float64, pinball_losses, reduce_columns, view_distances
 from modyn_dagster.evaluation.metrics.registry import find_metric
 from modyn_dagster.evaluation.metrics.tasks.ordinal import rank_distances, ranked_probabilities
 from modyn_dagster.spec.promotion.gate import UNBOUNDED
-from modyn_dagster.spec.tasks.metrics import ACCURACY, MEAN_LOSSES, has_sample_losses, label_of_losses
+from modyn_dagster.spec.tasks.metrics import ACCURACY, MEAN_LOSSES, has_sample_losses, truth_of_losses
 from modyn_dagster.spec.training import TaskKind
 
 #: Nats at which the log loss of a sample is clipped unless a bound is given: probabilities below 0.0067 count alike.
@@ -26,7 +26,12 @@ _LOSSES: Final[Mapping[str, Callable[[EvaluationSamples], Float64]]] = {
     "mae": lambda samples: np.abs(samples.errors),
     "rank_mae": rank_distances,
     "ranked_probability": ranked_probabilities,
+    "reconstruction_mse": lambda samples: samples.outputs[:, 0].astype(np.float64),
+    "reconstruction_mae": lambda samples: samples.outputs[:, 1].astype(np.float64),
+    "alignment": lambda samples: view_distances(samples.outputs),
 }
+#: Largest squared distance on the unit sphere.
+_FARTHEST: Final = 4.0
 
 
 class PairedDifferences(NamedTuple):
@@ -39,7 +44,8 @@ class PairedDifferences(NamedTuple):
 def loss_unit(metric: str, bound: float | None, n_classes: int) -> float:
     """Largest loss of one sample that counts, in the unit of the metric.
 
-    1 for accuracies and ``ranked_probability``; ``bound`` for ``mse``, ``mae`` and pinball losses, which have none of their own;
+    1 for accuracies and ``ranked_probability``; 4 for ``alignment``; ``bound`` for ``mse``, ``mae``, pinball losses and errors of
+    reconstructions, which have none of their own;
     ``bound`` or 5 nats for ``log_loss``; 1 for ``brier``, or 2 with more than two classes; the largest distance of classes for
     ``rank_mae``.
 
@@ -65,6 +71,8 @@ def loss_unit(metric: str, bound: float | None, n_classes: int) -> float:
         raise ConfigError("paired test", "bound", bound, f"the losses of {metric} have a bound of their own; leave it out")
     if metric == "rank_mae":
         return float(max(1, n_classes - 1))
+    if metric == "alignment":
+        return _FARTHEST
     return 2.0 if metric == "brier" and n_classes > 2 else 1.0
 
 
@@ -77,15 +85,15 @@ def bounded_losses(metric: str, outputs: Outputs, truth: Truth, unit: float) -> 
 
     Args:
         metric: a mean of losses, see ``has_sample_losses``.
-        outputs: ``float32[n, k]``.
-        truth: classes ``int64[n]`` from 0 on, or finite targets ``float64[n]``.
+        outputs: ``float32[n, k]``, or measures of models without a label.
+        truth: classes ``int64[n]`` from 0 on, or finite targets ``float64[n]``; zeros ``float64[n]`` where there is no label.
         unit: as by ``loss_unit``.
 
     >>> bounded_losses("accuracy", np.eye(2, dtype=np.float32), np.array([0, 0]), 1.0)
     array([0., 1.])
     """
     finite = reduce_columns(np.logical_and, np.isfinite(outputs))
-    usable = finite if metric.startswith(UNBOUNDED) else finite & (truth < outputs.shape[1])
+    usable = finite & (truth < outputs.shape[1]) if truth_of_losses(metric) == "class" else finite
     with np.errstate(all="ignore"):
         losses = _losses(metric, EvaluationSamples(np.where(usable[:, None], outputs, 0), truth))
         return np.where(usable, np.minimum(losses / unit, 1.0), 1.0)
@@ -107,7 +115,7 @@ def paired_differences(
     """
     unit = loss_unit(metric, bound, max(candidate.shape[1], incumbent.shape[1]))
     kind: TaskKind = "target" if truth.dtype.kind == "f" else "class"
-    if label_of_losses(metric) != kind:
+    if ("class" if truth_of_losses(metric) == "class" else "target") != kind:
         raise ConfigError("paired test", "metric", metric, f"the samples have a {kind}: use {_of_kind(kind)}")
     if kind == "target" and not np.isfinite(truth).all():
         raise ConfigError("paired test", "truth", float(truth[~np.isfinite(truth)][0]), "must be a finite target")
@@ -122,7 +130,7 @@ def _of_kind(kind: TaskKind) -> str:
 def _losses(metric: str, samples: EvaluationSamples) -> Float64:
     if metric in _LOSSES:
         return _LOSSES[metric](samples)
-    if label_of_losses(metric) == "target":
+    if truth_of_losses(metric) == "target":
         return pinball_losses(samples.outputs, samples.truth, find_metric(metric).parameters["levels"])
     top = ACCURACY.fullmatch(metric)
     return 1.0 - samples.correct(int(top[1]) if top and top[1] else 1)

@@ -12,8 +12,8 @@ from modyn_dagster.evaluation.paired.bounded_losses import paired_differences
 from modyn_dagster.evaluation.paired.confidence_sequence import BoundsPath, DifferenceState, bounds_path, confidence_verdict
 from modyn_dagster.evaluation.paired.mcnemar import DiscordantState, mcnemar_verdict
 from modyn_dagster.evaluation.paired.verdict import PairedVerdict
-from modyn_dagster.spec.promotion.gate import TESTS, TestName
-from modyn_dagster.spec.tasks.metrics import estimated_metric
+from modyn_dagster.spec.promotion.gate import TESTS, TestName, untested
+from modyn_dagster.spec.tasks.task import TaskName
 from modyn_dagster.spec.training import TaskKind
 
 _SOURCE: Final = "paired test"
@@ -57,9 +57,8 @@ class PairedTest:
             raise ConfigError(_SOURCE, "margin", self.margin, "must be a finite number")
         if self.test not in TESTS:
             raise ConfigError(_SOURCE, "test", self.test, f"must be one of {', '.join(TESTS)}")
-        if estimated_metric(self.metric) is not None:
-            rule = "estimates read no labels, and a test compares predictions with labels; name the metric itself"
-            raise ConfigError(_SOURCE, "metric", self.metric, rule)
+        if (problem := untested(self.metric)) is not None:
+            raise ConfigError(_SOURCE, "metric", self.metric, problem)
         if self.test == "mcnemar" and self.metric != "accuracy":
             raise ConfigError(_SOURCE, "metric", self.metric, "mcnemar tests the accuracy alone; use another test")
         if self.bound is not None and self.test != "confidence_sequence":
@@ -77,13 +76,16 @@ class PairedResult(NamedTuple):
     path: BoundsPath | None
 
 
-def compare_outputs(test: PairedTest, candidate: Outputs, incumbent: Outputs, truth: Truth) -> PairedResult:
-    """Test a candidate against an incumbent on labelled samples.
+def compare_outputs(
+    test: PairedTest, candidate: Outputs, incumbent: Outputs, truth: Truth, *, task: TaskName | None = None
+) -> PairedResult:
+    """Test a candidate against an incumbent on labelled samples, or on any where models learn without labels.
 
     Args:
         test: settings.
         candidate, incumbent: outputs ``float32[n, k]`` for the same samples in stream order.
         truth: classes ``int64[n]`` from 0 on, or finite targets ``float64[n]``.
+        task: of the models; default: the one of the metric among those that learn this truth.
 
     Raises:
         ConfigError: the metric is for another task, or for another test.
@@ -94,7 +96,7 @@ def compare_outputs(test: PairedTest, candidate: Outputs, incumbent: Outputs, tr
     'better'
     """
     kind: TaskKind = "target" if truth.dtype.kind == "f" else "class"
-    check_metrics([test.metric], task_of_metric(test.metric, kind), source=_SOURCE)
+    check_metrics([test.metric], task or task_of_metric(test.metric, kind), source=_SOURCE)
     alpha = 1 - test.confidence
     if test.test == "block_bootstrap":
         verdict = bootstrap_verdict(

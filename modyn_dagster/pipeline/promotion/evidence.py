@@ -197,6 +197,8 @@ class BatchEvidence:
         return self._view.up_to(batch).are_older(keys, timedelta_of(maturity))
 
     def _labelled(self, keys: KeyArray, batch: int) -> Mask:
+        if self._view.spec.label is None:
+            return np.ones(len(keys), dtype=np.bool_)
         return is_labelled(self._view.up_to(batch).labels_at(keys))
 
     def _truth(self, found: Predictions, batch: int) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:

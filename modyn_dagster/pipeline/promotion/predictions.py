@@ -21,7 +21,6 @@ from modyn_dagster.pipeline.stages.evaluation.prediction_files import uncovered_
 from modyn_dagster.pipeline.stages.evaluation.stage import predict_batches
 from modyn_dagster.pipeline.stages.evaluation.stored_predictions import StoredPredictions
 from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
-from modyn_dagster.spec.training import TaskKind
 
 #: Batches that a replay predicts for a gate at once when it begins with a model; then twice as many each time.
 _FIRST_STRETCH: Final = 8
@@ -114,7 +113,13 @@ def _read_files(context: TriggerContext, model: ModelRow, data: EvaluationSet, f
     wanted = [row for row in files if ordinal_of(row.first_key) <= last and ordinal_of(row.last_key) >= first]
     parts = [part for row in wanted if (part := read_recorded(context, model, data, row)) is not None]
     if not parts:
-        label = context.view.spec.label
-        kind: TaskKind = "target" if label is not None and label.kind == "target" else "class"
-        return Predictions.empty(kind, int(model.architecture["n_outputs"]))
+        return _none_of(context, model)
     return data.evaluated(StoredPredictions.of(parts).predictions)
+
+
+def _none_of(context: TriggerContext, model: ModelRow) -> Predictions:
+    """No predictions, of the form that a model's would have."""
+    label, architecture = context.view.spec.label, model.architecture
+    if label is None:
+        return Predictions.empty(architecture["task"], int(architecture["n_measures"]))
+    return Predictions.empty("target" if label.kind == "target" else "class", int(architecture["n_outputs"]))

@@ -27,9 +27,9 @@ def label_refusals(pipeline: PipelineSpec) -> Iterator[ConfigError]:
         yield ConfigError(source, field, value, rule)
     if pipeline.label_delay is not None:
         yield ConfigError(source, "label_delay", pipeline.label_delay.words(), f"delays labels, {_NONE}; leave it out")
-    if pipeline.promotion is not None:
-        rule = f"tests candidates on samples whose labels come in, {_NONE}; leave it out, and compare cells of the matrix"
-        yield ConfigError(source, "promotion", pipeline.promotion.metric or "(on)", rule)
+    if pipeline.promotion is not None and pipeline.promotion.min_coverage != 0:
+        rule = f"waits for labels, {_NONE}; leave it out"
+        yield ConfigError(source, "promotion.min_coverage", pipeline.promotion.min_coverage, rule)
 
 
 #: Field, value and rule of a refusal.

@@ -6,13 +6,13 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from modyn_dagster.spec.base import Duration, Fraction, Spec
 from modyn_dagster.spec.promotion.limits import GuardrailsSpec, RollbackSpec, ShadowSpec
-from modyn_dagster.spec.tasks.metrics import MetricId, estimated_metric, has_sample_losses
+from modyn_dagster.spec.tasks.metrics import PAIRWISE, MetricId, estimated_metric, has_sample_losses
 
 TestName = Literal["confidence_sequence", "mcnemar", "block_bootstrap"]
 #: Names of the tests, the default first.
 TESTS: Final[tuple[TestName, ...]] = get_args(TestName)
 #: Metrics whose losses have no bound of their own.
-UNBOUNDED: Final = ("mse", "mae", "pinball")
+UNBOUNDED: Final = ("mse", "mae", "pinball", "reconstruction")
 
 
 class PromotionSpec(Spec):
@@ -30,7 +30,9 @@ class PromotionSpec(Spec):
     )
     test: TestName = "confidence_sequence"
     bound: PositiveFloat | None = Field(
-        None, description="Largest loss of a sample that counts: 5 for log_loss unless given; needed for mse, mae and pinball."
+        None,
+        description="Largest loss of a sample that counts: 5 for log_loss unless given; needed for mse, mae, pinball losses "
+        "and reconstructions.",
     )
     block: PositiveInt | None = Field(None, description="Mean length of the blocks of block_bootstrap; default: by samples.")
     window: Duration | None = Field(
@@ -58,8 +60,8 @@ class PromotionSpec(Spec):
 
     def metric_problem(self, metric: str) -> str | None:
         """Say why a metric does not go with the test; None where it does."""
-        if estimated_metric(metric) is not None:
-            return f"{metric} reads no labels, and a test compares predictions with labels; name the metric itself"
+        if (problem := untested(metric)) is not None:
+            return f"{metric} {problem}"
         if self.test == "mcnemar" and metric != "accuracy":
             return f"mcnemar tests the accuracy alone, not {metric}; use another test"
         if self.test == "confidence_sequence" and not has_sample_losses(metric):
@@ -69,3 +71,14 @@ class PromotionSpec(Spec):
         if self.test == "confidence_sequence" and metric.startswith(UNBOUNDED) and self.bound is None:
             return f"the losses of {metric} have no bound of their own: give promotion.bound, the largest that counts"
         return None
+
+
+def untested(metric: str) -> str | None:
+    """Say why no test takes a metric; None where one does.
+
+    >>> untested("accuracy"), untested("nt_xent")
+    (None, 'compares samples with each other, and no test holds for that; name another metric')
+    """
+    if estimated_metric(metric) is not None:
+        return "estimates without labels, and a test compares predictions with labels; name the metric itself"
+    return "compares samples with each other, and no test holds for that; name another metric" if metric in PAIRWISE else None

@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo
 
 from modyn_dagster.spec.base import require_module
+from modyn_dagster.spec.tasks.objectives import UnlabelledKind
 
 #: Mean pinball loss of quantiles, which are given by their decimals.
 _PINBALL: Final = r"pinball(?:_q[0-9]{2,6})+"
@@ -122,19 +123,22 @@ def lower_is_better(metric: str) -> bool:
 
 #: Accuracies are means of a loss per sample, and so are the metrics of `MEAN_LOSSES`.
 ACCURACY: Final = re.compile(r"accuracy(?:_top(\d+))?")
-#: Other metrics that are means of a loss per sample, by the kind of label that they are for.
-MEAN_LOSSES: Final[dict[str, Literal["class", "target"]]] = {
+#: Other metrics that are means of a loss per sample, by the kind of truth that they are for.
+MEAN_LOSSES: Final[dict[str, Literal["class", "target", UnlabelledKind]]] = {
     "log_loss": "class",
     "brier": "class",
     "rank_mae": "class",
     "ranked_probability": "class",
     "mse": "target",
     "mae": "target",
+    "reconstruction_mse": "reconstruction",
+    "reconstruction_mae": "reconstruction",
+    "alignment": "contrastive",
 }
 
 
-def label_of_losses(metric: str) -> Literal["class", "target"] | None:
-    """Kind of label of a metric that is a mean of losses of single samples; None for every other metric."""
+def truth_of_losses(metric: str) -> Literal["class", "target", UnlabelledKind] | None:
+    """Kind of truth of a metric that is a mean of losses of single samples; None for every other metric."""
     if re.fullmatch(_PINBALL, metric):
         return "target"
     return "class" if ACCURACY.fullmatch(metric) else MEAN_LOSSES.get(metric)
@@ -146,4 +150,4 @@ def has_sample_losses(metric: str) -> bool:
     >>> [has_sample_losses(name) for name in ("accuracy", "accuracy_top5", "log_loss", "roc_auc", "accuracy_class_1")]
     [True, True, True, False, False]
     """
-    return label_of_losses(metric) is not None
+    return truth_of_losses(metric) is not None
