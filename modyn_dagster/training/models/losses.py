@@ -10,7 +10,7 @@ from torch.nn import functional
 from modyn_dagster.errors import WrongShape
 from modyn_dagster.imports import made_by_factory
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.tasks.task import TASKS, LossName, QuantilesTask, task_name
+from modyn_dagster.spec.tasks.task import GROUP, RELEVANCE, TASKS, LossName, QuantilesTask, task_name
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training.models.network import SampleLoss
 
@@ -56,12 +56,65 @@ def ranked_probability(outputs: Tensor, targets: Tensor) -> Tensor:
     return (below - reached.to(below.dtype)).square().mean(dim=1)
 
 
+def pairwise_logistic(outputs: Tensor, targets: Tensor) -> Tensor:
+    """RankNet: ``log(1 + exp(-d))`` of the difference of scores, more relevant less other, of the pairs of a group.
+
+    The loss of a sample is the mean over its pairs with samples of its group and another relevance; 0 without one.
+
+    Args:
+        outputs: scores ``[B, 1]``.
+        targets: relevance and group, ``float64[B, 2]``.
+
+    Source: C. Burges et al., Learning to Rank using Gradient Descent, 2005.
+
+    >>> pairwise_logistic(torch.zeros(3, 1), torch.tensor([[1.0, 7.0], [0.0, 7.0], [1.0, 8.0]])).round(decimals=3)
+    tensor([0.6930, 0.6930, 0.0000])
+    """
+    scores, relevance = outputs.squeeze(1), targets[:, RELEVANCE]
+    order = torch.sign(relevance[:, None] - relevance) * _same_group(targets)
+    paired = order != 0
+    losses = functional.softplus(-order.to(scores.dtype) * (scores[:, None] - scores))
+    return torch.where(paired, losses, 0.0).sum(dim=1) / paired.sum(dim=1).clamp(min=1)
+
+
+def listwise_softmax(outputs: Tensor, targets: Tensor) -> Tensor:
+    """ListNet, top one: cross-entropy between the softmax of relevances and that of scores, both within a group.
+
+    The loss of a sample is its term, ``-p log q``; those of a group add up to its cross-entropy.
+
+    Args:
+        outputs: scores ``[B, 1]``.
+        targets: relevance and group, ``float64[B, 2]``.
+
+    Source: Z. Cao et al., Learning to Rank: From Pairwise Approach to Listwise Approach, 2007.
+
+    >>> listwise_softmax(torch.zeros(3, 1), torch.tensor([[0.0, 7.0], [0.0, 7.0], [1.0, 8.0]])).round(decimals=3)
+    tensor([0.3470, 0.3470, 0.0000])
+    """
+    scores, relevance, together = outputs.squeeze(1), targets[:, RELEVANCE], _same_group(targets)
+    wanted = torch.exp(relevance - _log_sum(relevance, together))
+    return wanted.to(scores.dtype) * (_log_sum(scores, together) - scores)
+
+
+def _same_group(targets: Tensor) -> Tensor:
+    """Flags of the pairs of samples of one group, ``bool[B, B]``."""
+    groups = targets[:, GROUP]
+    return groups[:, None] == groups
+
+
+def _log_sum(values: Tensor, together: Tensor) -> Tensor:
+    """Logarithm of the sum of ``exp(value)`` over the samples that are together with each, ``[B]``."""
+    return torch.where(together, values, -torch.inf).logsumexp(dim=1)
+
+
 LOSSES: Final[Mapping[LossName, SampleLoss]] = {
     "cross_entropy": _cross_entropy,
     "mse": _mse,
     "l1": _l1,
     "ranked_probability": ranked_probability,
     "binary_cross_entropy": _binary_cross_entropy,
+    "pairwise_logistic": pairwise_logistic,
+    "listwise_softmax": listwise_softmax,
 }
 
 
