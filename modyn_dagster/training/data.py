@@ -12,7 +12,7 @@ from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.learning.libraries import TOKEN_LOSSES, TransformersSpec
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.learning.trainers import TrainerSpec
+from modyn_dagster.spec.learning.trainers import OwnTrainerSpec, RiverSpec, SklearnSpec, TrainerSpec
 from modyn_dagster.spec.learning.transforms import GroupedLabels, PositiveLabels, ThresholdLabels, kind_after
 from modyn_dagster.spec.tasks.objectives import kind_of_objective
 from modyn_dagster.spec.tasks.task import TASKS, QuantilesTask, RankingTask, SeveralColumns, task_name
@@ -194,8 +194,8 @@ def check_task(spec: TrainingSpec, kind: TaskKind | None, *, source: str) -> Non
     if isinstance(spec.task, QuantilesTask | SeveralColumns) and isinstance(spec.model, TrainerSpec):
         rule = f"needs a network, with an output for each: a trainer ({spec.model.name}) predicts one value"
         raise ConfigError(source, "training.task.kind", task, rule)
-    if isinstance(spec.task, RankingTask) and isinstance(spec.model, TrainerSpec):
-        rule = f"needs a network, which learns from groups: a trainer ({spec.model.name}) is given single samples"
+    if isinstance(spec.task, RankingTask) and isinstance(spec.model, SklearnSpec | RiverSpec | OwnTrainerSpec):
+        rule = f"needs a network, lightgbm or xgboost, which learn from groups: {spec.model.name} is given single samples"
         raise ConfigError(source, "training.task.kind", task, rule)
     allowed = TASKS[task].losses
     if spec.loss is not None and not isinstance(spec.loss, CustomSpec) and spec.loss not in allowed:

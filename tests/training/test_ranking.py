@@ -176,6 +176,14 @@ def test_batches_hold_groups_and_weights_of_samples_count(shuffle: bool) -> None
     assert found.losses != [pytest.approx(loss_of(found, data, np.arange(N), weights, 25), rel=1e-2)]
 
 
+@pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
+@pytest.mark.parametrize("loss", ["pairwise_logistic", "listwise_softmax"])
+def test_every_precision_learns_the_same_to_its_digits(precision: str, loss: str) -> None:
+    expected = trained(table(), spec_for(loss=loss, accumulate=2), task=TARGET).losses
+    found = trained(table(), spec_for(loss=loss, accumulate=2, precision=precision), task=TARGET).losses
+    assert found == pytest.approx(expected, rel=1e-5 if precision == "64-true" else 0.05)
+
+
 def test_early_stopping_compares_the_groups_of_the_calibration_samples() -> None:
     apart = table(n=60)
     found = trained(table(), spec_for(epochs=1, early_stopping={}, batch_size=20), task=TARGET, calibrate=apart.data())
@@ -293,7 +301,11 @@ def test_a_missing_relevance_is_named_with_its_key() -> None:
         ({"features": ["x", "query"]}, "features", "is training.task.group"),
         ({"loss": "mse"}, "loss", "the task is ranking: use pairwise_logistic or listwise_softmax"),
         ({"ranks": 2}, "ranks", "share a part of every batch"),
-        ({"model": {"name": "lightgbm"}}, r"task\.kind", r"a trainer \(lightgbm\) is given single samples"),
+        (
+            {"model": {"name": "sklearn", "estimator": "sklearn.linear_model:Ridge"}},
+            r"task\.kind",
+            "needs a network, lightgbm or xgboost",
+        ),
     ],
 )
 def test_settings_that_tear_groups_apart_are_refused(fields: dict[str, Any], field: str, rule: str) -> None:

@@ -34,7 +34,7 @@ _DECIMALS: Final = 6
 #: Places of relevance and group in the truth of a ranking.
 RELEVANCE: Final = 0
 GROUP: Final = 1
-#: Largest relevance. Gains are ``2^relevance - 1``; LightGBM and XGBoost have the same bound.
+#: Largest relevance. Gains are ``2^relevance - 1``; XGBoost has the same bound.
 MOST_RELEVANT: Final = 31
 
 Level = Annotated[float, Field(gt=0, lt=1)]

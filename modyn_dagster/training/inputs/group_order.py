@@ -1,7 +1,7 @@
 """Order of a ranking's samples in which those of a group stand together, so that batches hold lists."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +33,7 @@ class GroupOrder:
             # Buffers of a stream are used again.
             groups.append(batch.targets[:, GROUP].cpu().numpy().copy())
             weights.append(batch.weights.cpu().numpy().copy())
-        _, first, numbers = np.unique(np.concatenate(groups), return_index=True, return_inverse=True)
-        places = np.empty(len(first), np.int64)
-        places[np.argsort(first)] = np.arange(len(first))
-        return cls(places[numbers], np.concatenate(weights))
+        return cls(numbered(np.concatenate(groups)), np.concatenate(weights))
 
     def in_order(self) -> Subset:
         """Groups by their first sample, each in the order of the set."""
@@ -51,6 +48,18 @@ class GroupOrder:
 
     def _at(self, positions: npt.NDArray[np.int64]) -> Subset:
         return Subset(positions, self.weights[positions], None)
+
+
+def numbered(groups: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Number groups ``[n]`` from 0 by the first sample of each, ``int64[n]``.
+
+    >>> numbered(np.array([7.0, 3.0, 7.0, 9.0]))
+    array([0, 1, 0, 2])
+    """
+    _, first, numbers = np.unique(groups, return_index=True, return_inverse=True)
+    places = np.empty(len(first), np.int64)
+    places[np.argsort(first)] = np.arange(len(first))
+    return places[numbers]
 
 
 def as_laid(spec: TrainingSpec) -> TrainingSpec:
