@@ -34,7 +34,7 @@ from modyn_dagster.training.transforms.labels import Relabeling, Truth, targets_
 
 #: Samples by which the loss of a fitted model is measured: the first of the training set, at most so many.
 _MEASURED: Final = 4096
-#: Those of a ranking, whose loss compares all pairs.
+#: Those of a ranking, whose loss has memory for all pairs of a group.
 _RANKED: Final = 1024
 
 

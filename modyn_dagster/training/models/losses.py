@@ -70,11 +70,13 @@ def pairwise_logistic(outputs: Tensor, targets: Tensor) -> Tensor:
     >>> pairwise_logistic(torch.zeros(3, 1), torch.tensor([[1.0, 7.0], [0.0, 7.0], [1.0, 8.0]])).round(decimals=3)
     tensor([0.6930, 0.6930, 0.0000])
     """
-    scores, relevance = outputs.squeeze(1), targets[:, RELEVANCE]
-    order = torch.sign(relevance[:, None] - relevance) * _same_group(targets)
-    paired = order != 0
-    losses = functional.softplus(-order.to(scores.dtype) * (scores[:, None] - scores))
-    return torch.where(paired, losses, 0.0).sum(dim=1) / paired.sum(dim=1).clamp(min=1)
+    scores, relevance, (first, second) = outputs.squeeze(1), targets[:, RELEVANCE], _pairs(targets[:, GROUP])
+    differing = relevance[first] != relevance[second]
+    first, second = first[differing], second[differing]
+    signs = torch.sign(relevance[first] - relevance[second]).to(scores.dtype)
+    losses = functional.softplus(signs * (scores[second] - scores[first]))
+    counts = torch.bincount(first, minlength=len(scores)).clamp(min=1)
+    return torch.zeros_like(scores).index_add(0, first, losses) / counts
 
 
 def listwise_softmax(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -91,20 +93,27 @@ def listwise_softmax(outputs: Tensor, targets: Tensor) -> Tensor:
     >>> listwise_softmax(torch.zeros(3, 1), torch.tensor([[0.0, 7.0], [0.0, 7.0], [1.0, 8.0]])).round(decimals=3)
     tensor([0.3470, 0.3470, 0.0000])
     """
-    scores, relevance, together = outputs.squeeze(1), targets[:, RELEVANCE], _same_group(targets)
-    wanted = torch.exp(relevance - _log_sum(relevance, together))
-    return wanted.to(scores.dtype) * (_log_sum(scores, together) - scores)
+    scores, relevance = outputs.squeeze(1), targets[:, RELEVANCE]
+    _, groups = torch.unique(targets[:, GROUP], return_inverse=True)
+    wanted = torch.exp(relevance - _log_sum(relevance, groups))
+    return wanted.to(scores.dtype) * (_log_sum(scores, groups) - scores)
 
 
-def _same_group(targets: Tensor) -> Tensor:
-    """Flags of the pairs of samples of one group, ``bool[B, B]``."""
-    groups = targets[:, GROUP]
-    return groups[:, None] == groups
+def _pairs(groups: Tensor) -> tuple[Tensor, Tensor]:
+    """Pairs of samples of one group, of each with itself too, ``int64[P]`` both; P is the sum of the squared sizes of groups."""
+    _, numbers, counts = torch.unique(groups, return_inverse=True, return_counts=True)
+    members, sizes = torch.argsort(numbers, stable=True), counts[numbers]
+    first = torch.repeat_interleave(sizes)
+    places = torch.arange(len(first), device=groups.device) - (sizes.cumsum(0) - sizes)[first]
+    return first, members[(counts.cumsum(0) - counts)[numbers[first]] + places]
 
 
-def _log_sum(values: Tensor, together: Tensor) -> Tensor:
-    """Logarithm of the sum of ``exp(value)`` over the samples that are together with each, ``[B]``."""
-    return torch.where(together, values, -torch.inf).logsumexp(dim=1)
+def _log_sum(values: Tensor, groups: Tensor) -> Tensor:
+    """Logarithm of the sum of ``exp(value)`` over the group of each sample, ``[B]``; groups are numbered from 0."""
+    none = values.new_zeros(int(groups.max()) + 1)
+    largest = none.scatter_reduce(0, groups, values.detach(), "amax", include_self=False)
+    sums = none.index_add(0, groups, torch.exp(values - largest[groups]))
+    return (largest + sums.log())[groups]
 
 
 LOSSES: Final[Mapping[LossName, SampleLoss]] = {

@@ -59,8 +59,13 @@ def ranking(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.soak("replays")
-def test_live_equals_replay_where_a_trigger_watches_a_ranking(world_of: Worlds) -> None:
-    world = world_of(ranking(trigger=BY_GAIN))
+@pytest.mark.parametrize("name", ["mlp", "lightgbm"])
+def test_live_equals_replay_where_a_trigger_watches_a_ranking(world_of: Worlds, name: str) -> None:
+    content = ranking(trigger=BY_GAIN)
+    if name == "lightgbm":
+        pytest.importorskip("lightgbm")
+        content["training"] = {"model": {"name": name, "rounds": 5}, "task": TASK, "features": ["x", "y"]}
+    world = world_of(content)
     for days in ([0, 1, 2], [3, 4, 5]):
         deliver(world, days, dataset(**RELEVANCE), text_of)
         world.live_until_idle("graded")
