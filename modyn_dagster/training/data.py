@@ -12,11 +12,12 @@ from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.learning.libraries import TOKEN_LOSSES, TransformersSpec
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.learning.trainers import TrainerSpec
+from modyn_dagster.spec.learning.trainers import OwnTrainerSpec, RiverSpec, SklearnSpec, TrainerSpec
 from modyn_dagster.spec.learning.transforms import GroupedLabels, PositiveLabels, ThresholdLabels, kind_after
 from modyn_dagster.spec.tasks.objectives import kind_of_objective
-from modyn_dagster.spec.tasks.task import TASKS, QuantilesTask, SeveralColumns, task_name, truth_columns
+from modyn_dagster.spec.tasks.task import TASKS, QuantilesTask, RankingTask, SeveralColumns, task_name
 from modyn_dagster.spec.training import TaskKind, TrainingSpec, is_unlabelled
+from modyn_dagster.training.refusals.several_columns import check_columns
 from modyn_dagster.training.refusals.unlabelled import check_without_label
 
 if TYPE_CHECKING:
@@ -188,38 +189,19 @@ def check_task(spec: TrainingSpec, kind: TaskKind | None, *, source: str) -> Non
     task = task_name(spec.task, learnt)
     if TASKS[task].label != learnt:
         raise ConfigError(source, "training.task.kind", task, f"is for a {TASKS[task].label}; {what} is a {learnt}")
-    if isinstance(spec.task, SeveralColumns):
-        _check_columns(spec, source)
+    if isinstance(spec.task, SeveralColumns | RankingTask):
+        check_columns(spec, spec.task, source=source)
     if isinstance(spec.task, QuantilesTask | SeveralColumns) and isinstance(spec.model, TrainerSpec):
         rule = f"needs a network, with an output for each: a trainer ({spec.model.name}) predicts one value"
+        raise ConfigError(source, "training.task.kind", task, rule)
+    if isinstance(spec.task, RankingTask) and isinstance(spec.model, SklearnSpec | RiverSpec | OwnTrainerSpec):
+        rule = f"needs a network, lightgbm or xgboost, which learn from groups: {spec.model.name} is given single samples"
         raise ConfigError(source, "training.task.kind", task, rule)
     allowed = TASKS[task].losses
     if spec.loss is not None and not isinstance(spec.loss, CustomSpec) and spec.loss not in allowed:
         subject = f"{what} is a {learnt}" if spec.task is None else f"the task is {task}"
         rule = f"{subject}: use {' or '.join(allowed)}, or a loss of your own"
         raise ConfigError(source, "training.loss", spec.loss, rule)
-
-
-def _check_columns(spec: TrainingSpec, source: str) -> None:
-    """Check that the settings of a training go with a truth of several columns."""
-    if spec.label_transform is not None:
-        rule = "changes one label, and the task has several columns: leave it out"
-        raise ConfigError(source, "training.label_transform", "(on)", rule)
-    if spec.parser is not None:
-        raise ConfigError(
-            source, "training.parser", "(on)", "leaves no columns, and the task needs several: use columns as features"
-        )
-    if spec.ranks > 1:
-        raise ConfigError(
-            source, "training.ranks", spec.ranks, "share one label per sample, and the task has several columns: use 1"
-        )
-    named = spec.features if isinstance(spec.features, list) else []
-    if isinstance(spec.features, dict):
-        named = [column for group in spec.features.values() for column in group.columns]
-    if seen := [name for name in truth_columns(spec.task) if name in named]:
-        raise ConfigError(
-            source, "training.features", seen[0], "is one of training.task.columns, which the model learns: remove it"
-        )
 
 
 def check_ranks(spec: TrainingSpec, *, source: str) -> None:

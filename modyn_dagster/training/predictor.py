@@ -15,7 +15,7 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.reproducibility.determinism import fixed_algorithms
 from modyn_dagster.reproducibility.devices import current_device, resolve_device
-from modyn_dagster.spec.tasks.task import TaskSpec, truth_columns
+from modyn_dagster.spec.tasks.task import TaskSpec, truth_width
 from modyn_dagster.training.columns.encoders import NO_ENCODERS, Encoders
 from modyn_dagster.training.data import COLUMNS, MEASURES, OUTPUTS
 from modyn_dagster.training.inputs.features import Features
@@ -75,8 +75,8 @@ class Predictor:
 
     @property
     def n_targets(self) -> int:
-        """Columns of the truth, where it is several; 0 for one class or target per sample."""
-        return len(truth_columns(self.task))
+        """Values of a sample's truth, where they are several; 0 for one class or target per sample."""
+        return truth_width(self.task)
 
     def judged(self, samples: Samples) -> Samples:
         """Replace labels by those the model learnt, which its outputs are compared with."""

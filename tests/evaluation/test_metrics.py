@@ -141,6 +141,8 @@ def empty(metric: str) -> tuple[Outputs, Labels | Targets]:
     kind = find_metric(metric).kind
     if kind == "multi_label":
         return np.zeros((0, 2), np.float32), np.zeros((0, 2))
+    if kind == "ranking":
+        return np.zeros((0, 1), np.float32), np.zeros((0, 2))
     if kind is not None and TASKS[kind].label == "class":
         return np.zeros((0, 2), np.float32), np.zeros(0, np.int64)
     if kind == "quantiles":

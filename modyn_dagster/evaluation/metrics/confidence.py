@@ -56,14 +56,16 @@ def wilson(successes: int, n: int, level: float = 0.95) -> ConfidenceInterval:
 def bootstrap(
     metric: str, outputs: Outputs, truth: Truth, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> ConfidenceInterval | None:
-    """Percentiles of a metric over resamples of the labelled samples; None where most of them are undefined.
+    """Percentiles of a metric over resamples of the labelled samples, or of the lists of a ranking with a relevant sample.
+
+    None where most of them are undefined.
 
     Args:
         metric: a name of ``METRICS``, with its parameters, or an import path.
         outputs: ``float32[n, k]``.
         truth: classes ``int64[n]`` or targets ``float64[n]``.
         level: share of cases in which the interval holds the true value.
-        resamples: number of draws of n samples with replacement.
+        resamples: number of draws of n samples, or of n lists, with replacement.
         seed: of the draws.
 
     Source: B. Efron, Bootstrap Methods: Another Look at the Jackknife, 1979.
@@ -73,11 +75,13 @@ def bootstrap(
     """
     alpha = (1 - _level(level)) / 2
     samples, _ = labelled_samples(outputs, truth)
-    n, entry, rng, parts = len(samples), find_metric(metric), rng_for(seed, "bootstrap"), [np.empty(0)]
+    entry, rng, parts = find_metric(metric), rng_for(seed, "bootstrap"), [np.empty(0)]
+    lists = None if entry.of_lists is None else _values_of_lists(entry, samples)
+    n = len(samples if lists is None else lists)
     rows_at_once = max(1, _MOST_DRAWN // max(1, n))
     for begin in range(0, resamples if n else 0, rows_at_once):
         rows = rng.integers(0, n, (min(rows_at_once, resamples - begin), n))
-        parts.append(score_resamples(entry, samples, rows))
+        parts.append(score_resamples(entry, samples, rows) if lists is None else lists[rows].mean(axis=1))
     values = np.concatenate(parts)
     values = values[np.isfinite(values)]
     if len(values) < max(_FEWEST, resamples // 2):
@@ -124,6 +128,14 @@ def score_resamples(metric: Metric, samples: EvaluationSamples, rows: Int64) -> 
     resamples = (EvaluationSamples(samples.outputs[drawn], samples.truth[drawn]) for drawn in rows)
     scores = [score_slice(metric, resample, whole, 0, min_samples=1).value for resample in resamples]
     return np.array([np.nan if value is None else value for value in scores], dtype=np.float64)
+
+
+def _values_of_lists(metric: Metric, samples: EvaluationSamples) -> Float64:
+    """Values of the lists that have one; none where an output or a relevance is not finite."""
+    if metric.of_lists is None or samples.truth.ndim == 1 or not len(samples) or not _is_regular(samples):
+        return np.empty(0)
+    values = metric.of_lists(samples.outputs, samples.truth, **metric.parameters)
+    return np.asarray(values[np.isfinite(values)])
 
 
 def is_share(metric: str) -> bool:

@@ -12,7 +12,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.spec.tasks.task import MultiLabelTask, MultiOutputTask, OrdinalTask, QuantilesTask, TaskSpec
+from modyn_dagster.spec.tasks.task import (
+    MultiLabelTask,
+    MultiOutputTask,
+    OrdinalTask,
+    QuantilesTask,
+    RankingTask,
+    TaskSpec,
+)
 from modyn_dagster.spec.training import TaskKind, is_unlabelled
 
 Float64 = npt.NDArray[np.float64]
@@ -112,7 +119,8 @@ def sample_losses(
     """Losses of single samples, ``float32[n]``; NaN for samples without a label or of a class the model does not know.
 
     Cross-entropy of classes, squared error of targets, ranked probability score of classes with an order, pinball loss of
-    quantiles, mean squared error of several targets, mean cross-entropy of several labels.
+    quantiles, mean squared error of several targets, mean cross-entropy of several labels. NaN for all samples of a ranking:
+    its losses are of pairs and lists.
 
     Without labels, of the measures of the objective: the mean squared error of the reconstruction, the squared distance of the
     two views on the unit sphere, or the mean cross-entropy of a text's predicted tokens or
@@ -146,6 +154,8 @@ def _losses(outputs: npt.NDArray[np.float32], truth: npt.NDArray[Any], kind: Tas
         case MultiLabelTask():
             logits = outputs.astype(np.float64)
             return np.asarray((np.logaddexp(0.0, logits) - logits * truth).mean(axis=1))
+        case RankingTask():
+            return np.full(len(truth), np.nan)
     return cross_entropy(outputs, truth) if kind == "class" else np.asarray(np.square(outputs[:, 0] - truth))
 
 

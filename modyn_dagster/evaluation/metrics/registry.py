@@ -7,6 +7,7 @@ a matrix of models and intervals pays a hundred thousand times. Tests compare th
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, Literal
 
@@ -24,7 +25,7 @@ from modyn_dagster.evaluation.metrics.evaluation_samples import (
 )
 from modyn_dagster.evaluation.metrics.groups import Groups, Slices
 from modyn_dagster.evaluation.metrics.losses import Float64
-from modyn_dagster.evaluation.metrics.tasks import labels, ordinal, quantiles, spans
+from modyn_dagster.evaluation.metrics.tasks import labels, lists, ordinal, quantiles, spans
 from modyn_dagster.evaluation.metrics.torch_metrics import check_torchmetric, is_torchmetric, kind_of, torchmetric
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.tasks.metrics import estimated_metric
@@ -34,7 +35,7 @@ from modyn_dagster.values.code_digest import code_digest
 
 _PARAMETERS: Final = re.compile(
     r"(?P<base>[a-z0-9_]+?)(?:_top(?P<k>\d+))?(?:_class_(?P<positive>\d+))?"
-    r"(?:_output_(?P<output>\d+))?(?P<levels>(?:_q\d{2,6})+)?"
+    r"(?:_output_(?P<output>\d+))?(?:(?<=ndcg)_(?P<cutoff>[1-9]\d*))?(?P<levels>(?:_q\d{2,6})+)?"
 )
 
 
@@ -76,6 +77,7 @@ class Metric:
         check: raises ``UndefinedScore`` or ``CellFailed`` where a slice has no value; called before the kernel.
         batched: whether the kernel takes many slices at once: always, never, or for one class, named or the second of two.
         resampled: whether the kernel takes resamples of the bootstrap.
+        of_lists: value of every list of a ranking, whose mean the metric is: the bootstrap draws lists. None for others.
         parameters: keyword arguments of kernel and check.
     """
 
@@ -84,6 +86,7 @@ class Metric:
     check: Callable[..., None] = _no_check
     batched: Literal[True, False, "one class"] = False
     resampled: bool = True
+    of_lists: Callable[..., Float64] | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self, groups: Groups) -> Float64:
@@ -93,6 +96,12 @@ class Metric:
     def fits(self, task: TaskName) -> bool:
         """Tell whether outputs and truth of a task are those that the metric compares."""
         return self.kind is None or self.kind in TASKS[task].metrics
+
+
+def _of_lists(of_lists: Callable[..., Float64]) -> Metric:
+    """A metric that is a mean over the lists of a ranking."""
+    kernel = partial(lists.mean_over_lists, of_lists)
+    return Metric("ranking", kernel, lists.check_relevant, resampled=False, of_lists=of_lists)
 
 
 _F1: Final = Metric("class", classification.f1, classification.check_f1, "one class")
@@ -121,6 +130,9 @@ METRICS: Final[Mapping[str, Metric]] = {
     "label_f1_micro": Metric("multi_label", labels.label_f1_micro),
     "label_f1_macro": Metric("multi_label", labels.label_f1_macro),
     "interval_width": Metric("quantiles", quantiles.interval_width, quantiles.check_interval),
+    "ndcg": _of_lists(lists.ndcg),
+    "reciprocal_rank": _of_lists(lists.reciprocal_rank),
+    "average_precision": _of_lists(lists.average_precision),
     "reconstruction_mse": Metric("reconstruction", unlabelled.reconstruction_mse),
     "reconstruction_mae": Metric("reconstruction", unlabelled.reconstruction_mae),
     "nt_xent": Metric("contrastive", unlabelled.nt_xent, unlabelled.check_pairs),
@@ -134,7 +146,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "span_recall": Metric("tags", spans.span_recall, spans.check_true_spans),
 }
 #: Names of metrics in errors that need parameters.
-_SHOWN: Final = {"pinball": "pinball_q10_q90 (of the quantiles of the task)"}
+_SHOWN: Final = {"ndcg": "ndcg, ndcg_10", "pinball": "pinball_q10_q90 (of the quantiles of the task)"}
 
 
 def find_metric(name: str) -> Metric:
@@ -156,7 +168,9 @@ def find_metric(name: str) -> Metric:
     metric = METRICS.get(match["base"]) if match else None
     if match is None or metric is None or (match["levels"] is not None and match["base"] != "pinball"):
         raise ConfigError("evaluation", "metrics", name, f"must be one of {', '.join(METRICS)}, or an import path")
-    parameters: dict[str, Any] = {name: int(match[name]) for name in ("k", "positive", "output") if match[name] is not None}
+    parameters: dict[str, Any] = {
+        name: int(match[name]) for name in ("k", "positive", "output", "cutoff") if match[name] is not None
+    }
     if match["levels"] is not None:
         parameters["levels"] = tuple(float(f"0.{digits}") for digits in match["levels"].split("_q")[1:])
     return replace(metric, parameters={**metric.parameters, **parameters})

@@ -108,7 +108,9 @@ def _check_pair(candidate: NamedModel, incumbent: NamedModel) -> None:
         rule = f"has another training.task than {incumbent.title}; compare models of one task"
         raise ConfigError(_SOURCE, "candidate", candidate.title, rule)
     if truth_columns(one.spec.training.task):
-        rule = "has a truth of several columns, and tests compare losses of one; compare the scores of the evaluation"
+        rule = (
+            "has a truth of several columns or of groups, and tests compare losses of one; compare the scores of the evaluation"
+        )
         raise ConfigError(_SOURCE, "candidate", candidate.title, rule)
     if one.spec.training.label_transform != other.spec.training.label_transform:
         rule = f"learns other labels than {incumbent.title}: their training.label_transform differs; compare models of one task"

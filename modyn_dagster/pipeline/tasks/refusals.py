@@ -16,10 +16,11 @@ from modyn_dagster.spec.tasks.task import (
     TASKS,
     OrdinalTask,
     QuantilesTask,
+    RankingTask,
     SeveralColumns,
     TaskName,
     task_name,
-    truth_columns,
+    truth_width,
 )
 from modyn_dagster.spec.triggers.measured import PerformanceTriggerSpec
 from modyn_dagster.spec.triggers.trigger import nested_blocks
@@ -52,7 +53,7 @@ def task_errors(pipeline: PipelineSpec, dataset: DatasetSpec) -> Iterator[Config
         yield from _order_errors(dataset.label, pipeline.training.label_transform, source)
     if isinstance(task, QuantilesTask):
         yield from _quantile_errors(pipeline, task, source)
-    if isinstance(task, SeveralColumns):
+    if isinstance(task, SeveralColumns | RankingTask):
         yield from several_errors(pipeline, dataset, task)
     yield from metric_errors(pipeline, kind)
     for field, block in nested_blocks(pipeline.trigger):
@@ -63,7 +64,7 @@ def task_errors(pipeline: PipelineSpec, dataset: DatasetSpec) -> Iterator[Config
 
 def metric_errors(pipeline: PipelineSpec, task: TaskName) -> Iterator[ConfigError]:
     """Errors of metrics of evaluation and promotion that do not fit a task, or cannot be imported."""
-    n_targets = max(1, len(truth_columns(pipeline.training.task)))
+    n_targets = max(1, truth_width(pipeline.training.task))
     for field, metric in asked_metrics(pipeline):
         _, of_target, target = metric.partition("_output_")
         if of_target and ":" not in metric and int(target) >= n_targets:

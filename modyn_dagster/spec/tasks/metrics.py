@@ -10,6 +10,8 @@ from modyn_dagster.spec.tasks.objectives import UnlabelledKind
 
 #: Mean pinball loss of quantiles, which are given by their decimals.
 _PINBALL: Final = r"pinball(?:_q[0-9]{2,6})+"
+#: Gain of the first ranks of a list.
+_CUT_OFF: Final = r"ndcg_[1-9][0-9]{0,5}"
 
 #: Metrics that a policy or a hook can watch.
 MetricName = (
@@ -30,6 +32,9 @@ MetricName = (
         "hamming_loss",
         "label_f1_micro",
         "label_f1_macro",
+        "ndcg",
+        "reciprocal_rank",
+        "average_precision",
         "reconstruction_mse",
         "reconstruction_mae",
         "nt_xent",
@@ -43,6 +48,7 @@ MetricName = (
         "span_recall",
     ]
     | Annotated[str, StringConstraints(pattern=rf"^{_PINBALL}$")]
+    | Annotated[str, StringConstraints(pattern=rf"^{_CUT_OFF}$")]
 )
 #: Metrics that compare samples with each other, so that no resample has an honest value.
 PAIRWISE: Final = ("nt_xent", "uniformity")
@@ -55,7 +61,7 @@ _UNLABELLED: Final = (
 _WHOLE: Final = (
     r"f1_macro|f1_micro|f1_weighted|calibration_error|mae|mse|r2|rank_mae|quadratic_kappa|ranked_probability|coverage|interval_width|"
     r"subset_accuracy|hamming_loss|label_f1_micro|label_f1_macro|(?:mae|mse|r2)_output_(?:0|[1-9][0-9]*)|"
-    rf"{_UNLABELLED}|{_PINBALL}"
+    rf"ndcg|{_CUT_OFF}|reciprocal_rank|average_precision|{_UNLABELLED}|{_PINBALL}"
 )
 #: Metrics that can be estimated without labels.
 ESTIMATED: Final = ("accuracy", "f1", "f1_macro", "f1_micro", "log_loss", "roc_auc")
@@ -78,7 +84,7 @@ def _check(name: str, info: ValidationInfo) -> str:
             "must be accuracy, accuracy_top<k>, f1, f1_macro, f1_micro, f1_weighted, roc_auc, pr_auc, log_loss, brier, "
             "calibration_error, mae, mse, r2, rank_mae, quadratic_kappa, ranked_probability, "
             "pinball_q10_q90 (of quantiles), coverage, interval_width, subset_accuracy, hamming_loss, label_f1_micro, "
-            "label_f1_macro, mae_output_1 (of several targets), "
+            "label_f1_macro, mae_output_1 (of several targets), ndcg, ndcg_10, reciprocal_rank, average_precision (of rankings), "
             "one of a class such as f1_class_3, an estimate without labels such as "
             "estimated_accuracy, reconstruction_mse, reconstruction_mae, nt_xent, alignment, uniformity, token_cross_entropy, "
             "perplexity, token_accuracy, span_f1, span_precision, span_recall, or an import path"

@@ -16,11 +16,26 @@ from modyn_dagster.spec.learning.downsampling import CLASSES_ONLY
 from modyn_dagster.spec.learning.features import require_no_repeats
 from modyn_dagster.spec.tasks.objectives import UnlabelledKind
 
-LossName = Literal["cross_entropy", "mse", "l1", "ranked_probability", "pinball", "binary_cross_entropy"]
-TaskName = Literal["class", "target", "ordinal", "quantiles", "multi_output", "multi_label", UnlabelledKind]
+LossName = Literal[
+    "cross_entropy",
+    "mse",
+    "l1",
+    "ranked_probability",
+    "pinball",
+    "binary_cross_entropy",
+    "pairwise_logistic",
+    "listwise_softmax",
+]
+TaskName = Literal["class", "target", "ordinal", "quantiles", "multi_output", "multi_label", "ranking", UnlabelledKind]
 
 #: Decimals of a quantile, which names of metrics repeat.
 _DECIMALS: Final = 6
+
+#: Places of relevance and group in the truth of a ranking.
+RELEVANCE: Final = 0
+GROUP: Final = 1
+#: Largest relevance. Gains are ``2^relevance - 1``; XGBoost has the same bound.
+MOST_RELEVANT: Final = 31
 
 Level = Annotated[float, Field(gt=0, lt=1)]
 ColumnName = Annotated[str, Field(min_length=1)]
@@ -84,7 +99,16 @@ class MultiLabelTask(SeveralColumns):
     kind: Literal["multi_label"]
 
 
-TaskSpec = Annotated[OrdinalTask | QuantilesTask | MultiOutputTask | MultiLabelTask, Field(discriminator="kind")]
+class RankingTask(Spec):
+    """Scores that rank the samples of a group, such as the results of a query, by relevance: the dataset's label, 0 to 31."""
+
+    kind: Literal["ranking"]
+    group: ColumnName = Field(
+        description="Column of whole numbers or text; rows with the same value are one list.", examples=["query"]
+    )
+
+
+TaskSpec = Annotated[OrdinalTask | QuantilesTask | MultiOutputTask | MultiLabelTask | RankingTask, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +141,7 @@ TASKS: Final[Mapping[TaskName, TaskMeaning]] = {
     "quantiles": TaskMeaning("target", "target", ("pinball",), ("quantiles",), _NO_CLASSES),
     "multi_output": TaskMeaning("target", "target", ("mse", "l1"), ("target", "multi_output"), _NO_CLASSES),
     "multi_label": TaskMeaning("class", "target", ("binary_cross_entropy",), ("multi_label",), _NO_CLASSES),
+    "ranking": TaskMeaning("target", "target", ("pairwise_logistic", "listwise_softmax"), ("ranking",), _NO_CLASSES),
     "reconstruction": TaskMeaning(None, "reconstruction", (), ("reconstruction",), _NO_CLASSES),
     "contrastive": TaskMeaning(None, "contrastive", (), ("contrastive",), _NO_CLASSES),
     "tokens": TaskMeaning(None, "tokens", (), ("tokens",), _NO_CLASSES),
@@ -125,12 +150,23 @@ TASKS: Final[Mapping[TaskName, TaskMeaning]] = {
 
 
 def truth_columns(task: TaskSpec | None) -> tuple[str, ...]:
-    """Columns of the truth, where it is several; empty for every other task.
+    """Columns that are read for the truth, where it is more than the dataset's label; empty for every other task.
 
     >>> truth_columns(MultiOutputTask(kind="multi_output", columns=["low", "high"])), truth_columns(None)
     (('low', 'high'), ())
     """
+    if isinstance(task, RankingTask):
+        return (task.group,)
     return tuple(task.columns) if isinstance(task, SeveralColumns) else ()
+
+
+def truth_width(task: TaskSpec | None) -> int:
+    """Values of a sample's truth, where they are several: those of all columns, or relevance and group; 0 for one.
+
+    >>> truth_width(RankingTask(kind="ranking", group="query")), truth_width(None)
+    (2, 0)
+    """
+    return len((RELEVANCE, GROUP)) if isinstance(task, RankingTask) else len(truth_columns(task))
 
 
 def task_name(task: TaskSpec | None, label: Literal["class", "target", UnlabelledKind]) -> TaskName:

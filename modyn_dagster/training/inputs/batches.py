@@ -157,7 +157,8 @@ class Batches:
 
     def _arrays(self, loaded: LoadedBatch) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
         reading = self._reading
-        targets = targets_of(loaded.truth, loaded.keys, reading.kind, self._n_outputs, source=reading.source)
+        exact, source = reading.relabeling.exact, reading.source
+        targets = targets_of(loaded.truth, loaded.keys, reading.kind, self._n_outputs, source=source, exact=exact)
         return self._prepare(loaded.inputs), aligned(targets)
 
     def _gather(self, chunks: list[LoadedBatch]) -> InMemory:

@@ -10,9 +10,11 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from modyn_dagster.spec.learning.optimizers import EarlyStoppingSpec
+from modyn_dagster.spec.tasks.task import RankingTask
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.downsampling.scoring import Model, Scorer
 from modyn_dagster.training.inputs.batches import Batches, in_order
+from modyn_dagster.training.inputs.group_order import GroupOrder
 from modyn_dagster.training.models.network import Network
 from modyn_dagster.training.team.sharding import part_of
 
@@ -121,11 +123,13 @@ class EarlyStopping:
 def calibration_loss(batches: Batches, spec: TrainingSpec, model: Model, source: str) -> Callable[[], float]:
     """Return a function that measures the mean loss of a model on the samples of ``batches``, in evaluation mode."""
     ordered = in_order(spec)
+    # Samples of a ranking are compared with those of their group in the batch.
+    subset = GroupOrder.of(batches, spec).in_order() if isinstance(spec.task, RankingTask) else None
     scorer = Scorer(model, gradients=False, embeddings=False, source=source)
 
     def measure() -> float:
         total, n = 0.0, 0
-        for batch in batches.epoch(ordered, seed=0, epoch=0, evaluate=True):
+        for batch in batches.epoch(ordered, seed=0, epoch=0, subset=subset, evaluate=True):
             losses = scorer(batch).losses
             total, n = total + float(losses.double().sum()), n + len(losses)
         return total / n

@@ -10,13 +10,15 @@ import psutil
 import torch
 
 from modyn_dagster.errors import TrainingError
+from modyn_dagster.keys import KeyArray
 from modyn_dagster.progress import ProgressCallback, TrainingProgress
 from modyn_dagster.reproducibility.determinism import reproducible
-from modyn_dagster.spec.tasks.task import TASKS
+from modyn_dagster.spec.tasks.task import GROUP, RELEVANCE, TASKS
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.checkpoint.checkpointer import training_environment
 from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData
 from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics, chunk_of, measure_dataset
+from modyn_dagster.training.inputs.group_order import numbered
 from modyn_dagster.training.inputs.reading import EpochOrder, LoadedBatch, place_finder
 from modyn_dagster.training.loop.initial_weights import load_previous, n_outputs_of
 from modyn_dagster.training.memory import empty_aligned
@@ -32,6 +34,8 @@ from modyn_dagster.training.transforms.labels import Relabeling, Truth, targets_
 
 #: Samples by which the loss of a fitted model is measured: the first of the training set, at most so many.
 _MEASURED: Final = 4096
+#: Those of a ranking, whose loss has memory for all pairs of a group.
+_RANKED: Final = 1024
 
 
 def fit_trainer(
@@ -119,18 +123,26 @@ class FittedSamples:
         n, width = len(data), reading.features.layout.inputs[0].n_features
         keys, weights = np.empty(n, np.uint64), np.empty(n, np.float64)
         truths: Truth = np.empty(n, np.int64) if reading.kind == "class" else np.empty(n, np.float64)
+        # A ranking is put in the order of its groups, in further arrays.
+        copies = 2 if reading.relabeling.exact else 1
+        if reading.relabeling.exact:
+            truths = np.empty((n, len((RELEVANCE, GROUP))), np.float64)
         matrix: Inputs | None = None
         end = 0
         for loaded, inputs, truth in self._prepared():
             if matrix is None:
-                require_room(n, width * inputs.itemsize, psutil.virtual_memory().available, source=reading.source)
+                require_room(n, copies * width * inputs.itemsize, psutil.virtual_memory().available, source=reading.source)
                 matrix = cast(Inputs, empty_aligned((n, width), inputs.dtype))
             start, end = end, end + len(loaded.keys)
             matrix[start:end], truths[start:end] = inputs, truth
             keys[start:end], weights[start:end] = loaded.keys, loaded.weights
         mean = self._mean_weight()
         assert matrix is not None  # noqa: S101 - a training set has samples
-        yield TrainingSamples(keys, matrix, truths), None if mean is None else weights / mean
+        normed = None if mean is None else weights / mean
+        if reading.relabeling.exact:
+            yield _by_group(keys, matrix, truths, normed)
+        else:
+            yield TrainingSamples(keys, matrix, truths), normed
 
     def _prepared(self) -> Iterator[tuple[LoadedBatch, Inputs, Truth]]:
         """Yield chunks in order: as loaded, their inputs ``[n, values]``, and checked classes or targets."""
@@ -154,6 +166,14 @@ class FittedSamples:
             return None
         total = sum(float(part.sum(dtype=np.float64)) for part in parts)
         return total / len(self.statistics.reading.data)
+
+
+def _by_group(keys: KeyArray, inputs: Inputs, truths: Truth, weights: Weights) -> tuple[TrainingSamples, Weights]:
+    """Put the samples of a ranking in the order of their groups."""
+    groups = numbered(truths[:, GROUP])
+    order = np.argsort(groups, kind="stable")
+    samples = TrainingSamples(keys[order], inputs[order], truths[order, RELEVANCE], groups[order])
+    return samples, None if weights is None else weights[order]
 
 
 def require_room(n: int, row: int, free: int, *, source: str) -> None:
@@ -199,15 +219,16 @@ class _Rounds:
 
 def _loss(network: Network, samples: FittedSamples, source: str) -> float:
     """Mean loss of the stored model on the first samples of its training set; ``TrainingError`` unless it is finite."""
-    kind = samples.statistics.reading.kind
+    kind, ranks = samples.statistics.reading.kind, samples.statistics.reading.relabeling.exact
+    loss, most = LOSSES[TASKS["ranking" if ranks else kind].losses[0]], _RANKED if ranks else _MEASURED
     total, n = 0.0, 0
     with closing(samples.chunks()) as chunks:
         for part, _ in chunks:
-            outputs = network.body(torch.from_numpy(part.inputs[: _MEASURED - n]))
+            outputs = network.body(torch.from_numpy(part.inputs[: most - n]))
             truth = torch.from_numpy(part.truth[: len(outputs)])
-            losses = LOSSES[TASKS[kind].losses[0]](outputs, truth if kind == "class" else truth.float())
+            losses = loss(outputs, truth if kind == "class" or ranks else truth.float())
             total, n = total + float(losses.double().sum()), n + len(losses)
-            if n == _MEASURED:
+            if n == most:
                 break
     if not np.isfinite(total):
         raise TrainingError(f"{source}: training.model: the fitted model predicts values that are not finite on its training set")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from modyn_dagster.errors import ConfigError, TrainingError
-from modyn_dagster.spec.tasks.task import QuantilesTask, truth_columns
+from modyn_dagster.spec.tasks.task import QuantilesTask, SeveralColumns
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import PreviousModel, Task
 from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics
@@ -29,8 +29,8 @@ def n_outputs_of(spec: TrainingSpec, task: Task, statistics: DatasetStatistics, 
     """Outputs of a model: one for each target, quantile or label of several; else one per known class, at least two."""
     if isinstance(spec.task, QuantilesTask):
         return len(spec.task.quantiles)
-    if columns := truth_columns(spec.task):
-        return len(columns)
+    if isinstance(spec.task, SeveralColumns):
+        return len(spec.task.columns)
     if task.kind == "target":
         return 1
     if task.n_classes is not None:

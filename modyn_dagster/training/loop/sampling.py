@@ -2,17 +2,19 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 from torch import Tensor
 
+from modyn_dagster.spec.tasks.task import RankingTask
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.downsampling.pool_builder import Validation
 from modyn_dagster.training.downsampling.sampler import Sampler
 from modyn_dagster.training.downsampling.scoring import Model, Scorer
 from modyn_dagster.training.inputs.batch import Batch
 from modyn_dagster.training.inputs.batches import Batches, batch_sizes, in_order
+from modyn_dagster.training.inputs.group_order import GroupOrder, as_laid
 from modyn_dagster.training.loop.holdout import Division, Irreducible
 from modyn_dagster.training.telemetry import Stopwatch
 
@@ -71,6 +73,23 @@ class WholeSet:
         """Ignore the empty state."""
 
 
+@dataclass(frozen=True)
+class ByGroup(WholeSet):
+    """Whole training set of a ranking, with the samples of a group one behind the other."""
+
+    @cached_property
+    def groups(self) -> GroupOrder:
+        """Groups of the training set, read on first use."""
+        return GroupOrder.of(self.batches, self.spec)
+
+    def epoch(self, epoch: int, watch: Stopwatch, start: int = 0) -> Generator[Batch]:
+        """Yield all batches from ``start`` on."""
+        shuffles = self.spec.shuffle is not False
+        subset = self.groups.shuffled(seed=self.seed, epoch=epoch) if shuffles else self.groups.in_order()
+        watch.lap("select")
+        yield from self.batches.epoch(as_laid(self.spec), seed=self.seed, epoch=epoch, subset=subset, start=start)
+
+
 def sampling_of(
     division: Division,
     spec: TrainingSpec,
@@ -88,7 +107,8 @@ def sampling_of(
     """
     plan = division.plan
     if plan is None:
-        return WholeSet(batches, spec, len(division.data), seed)
+        whole = ByGroup if isinstance(spec.task, RankingTask) else WholeSet
+        return whole(batches, spec, len(division.data), seed)
     last_layer = plan.spec.gradient == "last_layer"
     embeddings, gradients = "embeddings" in plan.needs or last_layer, plan.needs_gradients(irreducible.task.kind)
     scorer = Scorer(model, gradients=gradients, embeddings=embeddings, source=irreducible.source)

@@ -10,7 +10,7 @@ from torch.nn import functional
 from modyn_dagster.errors import WrongShape
 from modyn_dagster.imports import made_by_factory
 from modyn_dagster.spec.learning.models import CustomSpec
-from modyn_dagster.spec.tasks.task import TASKS, LossName, QuantilesTask, task_name
+from modyn_dagster.spec.tasks.task import GROUP, RELEVANCE, TASKS, LossName, QuantilesTask, task_name
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training.models.network import SampleLoss
 
@@ -56,12 +56,74 @@ def ranked_probability(outputs: Tensor, targets: Tensor) -> Tensor:
     return (below - reached.to(below.dtype)).square().mean(dim=1)
 
 
+def pairwise_logistic(outputs: Tensor, targets: Tensor) -> Tensor:
+    """RankNet: ``log(1 + exp(-d))`` of the difference of scores, more relevant less other, of the pairs of a group.
+
+    The loss of a sample is the mean over its pairs with samples of its group and another relevance; 0 without one.
+
+    Args:
+        outputs: scores ``[B, 1]``.
+        targets: relevance and group, ``float64[B, 2]``.
+
+    Source: C. Burges et al., Learning to Rank using Gradient Descent, 2005.
+
+    >>> pairwise_logistic(torch.zeros(3, 1), torch.tensor([[1.0, 7.0], [0.0, 7.0], [1.0, 8.0]])).round(decimals=3)
+    tensor([0.6930, 0.6930, 0.0000])
+    """
+    scores, relevance, (first, second) = outputs.squeeze(1), targets[:, RELEVANCE], _pairs(targets[:, GROUP])
+    differing = relevance[first] != relevance[second]
+    first, second = first[differing], second[differing]
+    signs = torch.sign(relevance[first] - relevance[second]).to(scores.dtype)
+    losses = functional.softplus(signs * (scores[second] - scores[first]))
+    counts = torch.bincount(first, minlength=len(scores)).clamp(min=1)
+    return torch.zeros_like(scores).index_add(0, first, losses) / counts
+
+
+def listwise_softmax(outputs: Tensor, targets: Tensor) -> Tensor:
+    """ListNet, top one: cross-entropy between the softmax of relevances and that of scores, both within a group.
+
+    The loss of a sample is its term, ``-p log q``; those of a group add up to its cross-entropy.
+
+    Args:
+        outputs: scores ``[B, 1]``.
+        targets: relevance and group, ``float64[B, 2]``.
+
+    Source: Z. Cao et al., Learning to Rank: From Pairwise Approach to Listwise Approach, 2007.
+
+    >>> listwise_softmax(torch.zeros(3, 1), torch.tensor([[0.0, 7.0], [0.0, 7.0], [1.0, 8.0]])).round(decimals=3)
+    tensor([0.3470, 0.3470, 0.0000])
+    """
+    scores, relevance = outputs.squeeze(1), targets[:, RELEVANCE]
+    _, groups = torch.unique(targets[:, GROUP], return_inverse=True)
+    wanted = torch.exp(relevance - _log_sum(relevance, groups))
+    return wanted.to(scores.dtype) * (_log_sum(scores, groups) - scores)
+
+
+def _pairs(groups: Tensor) -> tuple[Tensor, Tensor]:
+    """Pairs of samples of one group, of each with itself too, ``int64[P]`` both; P is the sum of the squared sizes of groups."""
+    _, numbers, counts = torch.unique(groups, return_inverse=True, return_counts=True)
+    members, sizes = torch.argsort(numbers, stable=True), counts[numbers]
+    first = torch.repeat_interleave(sizes)
+    places = torch.arange(len(first), device=groups.device) - (sizes.cumsum(0) - sizes)[first]
+    return first, members[(counts.cumsum(0) - counts)[numbers[first]] + places]
+
+
+def _log_sum(values: Tensor, groups: Tensor) -> Tensor:
+    """Logarithm of the sum of ``exp(value)`` over the group of each sample, ``[B]``; groups are numbered from 0."""
+    none = values.new_zeros(int(groups.max()) + 1)
+    largest = none.scatter_reduce(0, groups, values.detach(), "amax", include_self=False)
+    sums = none.index_add(0, groups, torch.exp(values - largest[groups]))
+    return (largest + sums.log())[groups]
+
+
 LOSSES: Final[Mapping[LossName, SampleLoss]] = {
     "cross_entropy": _cross_entropy,
     "mse": _mse,
     "l1": _l1,
     "ranked_probability": ranked_probability,
     "binary_cross_entropy": _binary_cross_entropy,
+    "pairwise_logistic": pairwise_logistic,
+    "listwise_softmax": listwise_softmax,
 }
 
 

@@ -10,7 +10,7 @@ from modyn_dagster.errors import ConfigError, MissingExtra, WrongShape
 from modyn_dagster.imports import EXTRA_OF, call_factory
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec
 from modyn_dagster.spec.learning.trainers import TrainerSpec
-from modyn_dagster.spec.tasks.task import QuantilesTask
+from modyn_dagster.spec.tasks.task import QuantilesTask, RankingTask
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training.columns.encoders import Encoders
 from modyn_dagster.training.columns.input import Input
@@ -112,7 +112,7 @@ def build_network(
     ``seen`` are the inputs as its body gets them, where transforms make others of those of ``layout``. Without ``adapted``,
     adapters of ``pretrained.lora`` are left out.
     """
-    body = build_body(spec.model, seen or layout, n_outputs, source)
+    body = build_body(spec.model, seen or layout, n_outputs, source, ranks=isinstance(spec.task, RankingTask))
     if adapted and spec.pretrained is not None and spec.pretrained.lora is not None:
         add_adapters(body, spec.pretrained.lora, source=source)
     ascending = isinstance(spec.task, QuantilesTask)
@@ -131,12 +131,16 @@ def _key(each: Input) -> str:
     return f"{each.name}_columns"
 
 
-def build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str) -> nn.Module:
-    """Build the body that a spec names, with fresh weights. ``ConfigError`` and ``MissingExtra`` where that is impossible."""
+def build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str, *, ranks: bool = False) -> nn.Module:
+    """Build the body that a spec names, with fresh weights. ``ConfigError`` and ``MissingExtra`` where that is impossible.
+
+    ``ranks`` tells a trainer that targets are relevances.
+    """
     if isinstance(spec, TrainerSpec):
         # A classifier has two outputs at least.
         kind: TaskKind = "class" if n_outputs > 1 else "target"
-        return TrainerBody(spec, LearningTask(kind, layout.value_names(), n_outputs, torch.get_num_threads(), source))
+        names, threads = layout.value_names(), torch.get_num_threads()
+        return TrainerBody(spec, LearningTask(kind, names, n_outputs, threads, source, ranks=ranks))
     if not isinstance(spec, CustomSpec):
         try:
             return build_builtin(spec, layout, n_outputs)

@@ -33,6 +33,7 @@ class LearningTask:
         source: name of the pipeline, for errors.
         continued: whether models continue earlier ones (``use_previous_model``).
         report: called after each round of a fit, if there are rounds.
+        ranks: whether targets are relevances, by which the samples of a group are ranked.
     """
 
     kind: TaskKind
@@ -42,21 +43,26 @@ class LearningTask:
     source: str
     continued: bool = False
     report: Report = report_nowhere
+    ranks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSamples:
     """Samples to learn, in the order of their training set, which is that of their keys.
 
+    Those of a ranking stand group behind group, by the first sample of each.
+
     Attributes:
         keys: ``uint64[n]``.
         inputs: ``[n, values]``, standardised if the spec says so.
         truth: classes ``int64[n]``, or targets ``float64[n]``.
+        groups: numbers of the groups of a ranking, ``int64[n]``, ascending from 0; None for other tasks.
     """
 
     keys: KeyArray
     inputs: Inputs
     truth: npt.NDArray[np.int64] | npt.NDArray[np.float64]
+    groups: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.keys)

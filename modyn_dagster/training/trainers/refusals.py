@@ -5,12 +5,13 @@ from typing import Any, Final
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.spec.learning.trainers import TrainerSpec
+from modyn_dagster.spec.learning.trainers import LightGBMSpec, TrainerSpec, XGBoostSpec
 from modyn_dagster.spec.learning.transforms import kind_after
 from modyn_dagster.spec.online import GSSSpec, MIRSpec, WeighedOnlineSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import SimilarToUnlabelledSpec, Strategy
 from modyn_dagster.spec.strategies.sized import Weighing
+from modyn_dagster.spec.tasks.task import RankingTask
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.spec.triggers.measured import DriftTriggerSpec
 from modyn_dagster.spec.triggers.trigger import nested_blocks
@@ -83,7 +84,11 @@ def trainer_errors(pipeline: PipelineSpec, dataset: DatasetSpec) -> Iterator[Con
     yield from found
     kind = kind_after(training.label_transform, dataset.label.kind)
     columns, continued = _columns(training), bool(training.use_previous_model)
-    task = LearningTask(kind, columns, _n_outputs(dataset, kind), pipeline.threads, source, continued)
+    ranks = isinstance(training.task, RankingTask)
+    if ranks and not isinstance(training.model, LightGBMSpec | XGBoostSpec):
+        # Refused as a task of this trainer.
+        return
+    task = LearningTask(kind, columns, _n_outputs(dataset, kind), pipeline.threads, source, continued, ranks=ranks)
     try:
         trainer = build_trainer(training.model, task)
         _require_abilities(trainer, pipeline, source)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from modyn_dagster.training.trainers.body import TrainerBody
 
 ROWS: Final = 100
+#: Made-up samples of each group of a ranking.
+_PER_GROUP: Final = 10
 #: Rounds of boosting in a trial.
 _ROUNDS: Final = 5
 
@@ -96,9 +98,13 @@ class Trial:
         values = rng.normal(size=shape) if self.training.standardize else rng.uniform(size=shape)
         inputs: Inputs = values if self.training.precision == "64-true" else values.astype(np.float32)
         truth = np.arange(ROWS) % self.task.n_outputs if self.task.kind == "class" else rng.normal(size=ROWS)
+        groups = None
+        if self.task.ranks:
+            truth, groups = (np.arange(ROWS) % 2).astype(np.float64), np.arange(ROWS) // _PER_GROUP
         weights = rng.uniform(0.5, 1.5, ROWS) if self.weighted else None
         for part in (slice(0, ROWS // 2), slice(ROWS // 2, ROWS)):
-            rows = TrainingSamples(keys_of(1, np.arange(ROWS))[part], inputs[part], truth[part])
+            own = None if groups is None else groups[part]
+            rows = TrainingSamples(keys_of(1, np.arange(ROWS))[part], inputs[part], truth[part], own)
             yield rows, None if weights is None else weights[part]
 
 
@@ -115,7 +121,8 @@ def known_columns(training: TrainingSpec) -> tuple[str, ...] | None:
 def joined(parts: Sequence[tuple[TrainingSamples, Weights]]) -> tuple[TrainingSamples, Weights]:
     """Join parts of a training set."""
     samples, weights = zip(*parts, strict=True)
-    arrays = [np.concatenate([getattr(part, name) for part in samples]) for name in ("keys", "inputs", "truth")]
+    names = ("keys", "inputs", "truth", *(() if samples[0].groups is None else ("groups",)))
+    arrays = [np.concatenate([getattr(part, name) for part in samples]) for name in names]
     return TrainingSamples(*arrays), None if weights[0] is None else np.concatenate(weights)
 
 

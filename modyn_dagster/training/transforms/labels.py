@@ -20,10 +20,11 @@ from modyn_dagster.spec.learning.transforms import (
     ThresholdLabels,
     kind_after,
 )
-from modyn_dagster.spec.tasks.task import MultiLabelTask, TaskSpec, truth_columns
+from modyn_dagster.spec.tasks.task import RankingTask, TaskSpec, truth_columns
 from modyn_dagster.spec.training import TaskKind, TrainingSpec, is_unlabelled
 from modyn_dagster.training.data import Task
 from modyn_dagster.training.parsing.function import reason_of
+from modyn_dagster.training.transforms.truth import ranking_truth, several_columns
 
 Truth = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
@@ -46,13 +47,15 @@ def checked_truth(truth: Truth | None, keys: KeyArray, kind: TaskKind, *, source
     return truth
 
 
-def targets_of(truth: Truth, keys: KeyArray, kind: TaskKind, n_outputs: int, *, source: str) -> npt.NDArray[Any]:
+def targets_of(
+    truth: Truth, keys: KeyArray, kind: TaskKind, n_outputs: int, *, source: str, exact: bool = False
+) -> npt.NDArray[Any]:
     """``int64[n]`` classes below ``n_outputs``, or targets ``float32[n]``, of several columns ``float32[n, columns]``.
 
-    An objective without labels replaces targets by its own.
+    ``exact`` keeps targets ``float64``. An objective without labels replaces targets by its own.
     """
     if kind != "class":
-        return truth.astype(np.float32)
+        return truth.astype(np.float64 if exact else np.float32)
     outside = truth >= n_outputs
     if outside.any():
         first = int(np.argmax(outside))
@@ -79,12 +82,14 @@ class Relabeling:
         given: kind of the label before the transform.
         kind: kind of the label after it.
         n_classes: number of classes after it; None for a target, or without a transform.
-        columns: columns of the truth, where it is several.
+        columns: columns that are read for the truth, where it is more than the label.
+        exact: targets stay float64, as numbers of groups must.
     """
 
     def __init__(self, spec: LabelTransform | None, given: TaskKind, source: str, learns: TaskSpec | None = None) -> None:
         self.spec, self.given, self._source = spec, given, source
-        self.columns, self._only_flags = truth_columns(learns), isinstance(learns, MultiLabelTask)
+        self.columns, self._learns = truth_columns(learns), learns
+        self.exact = isinstance(learns, RankingTask)
         self.kind: TaskKind = "target" if self.columns else kind_after(spec, given)
         self.n_classes = _n_classes(spec)
         own = spec if isinstance(spec, OwnLabels) else None
@@ -131,29 +136,13 @@ class Relabeling:
         return replace(samples, labels=None, targets=targets)
 
     def together(self, samples: Samples) -> npt.NDArray[np.float64]:
-        """Columns of the truth, ``float64[n, columns]``, NaN where one is missing.
+        """Truth of several values, ``float64[n, values]``: relevance and group of a ranking, else columns; NaN for a missing one.
 
-        ``TrainingError`` names a column that the samples lack or that holds no numbers, and the key of a value that is neither
-        0 nor 1 where labels must be.
+        ``TrainingError`` names a column that the samples lack or that does not fit, or the key of a value that does not.
         """
-        what, found = f"{self._source}: training.task.columns", []
-        for name in self.columns:
-            column = samples.columns.get(name)
-            if column is None:
-                known = ", ".join(samples.columns) or "none"
-                raise TrainingError(f"{what}: the samples have no column {name!r}; they have {known}")
-            if column.ndim != 1 or column.dtype.kind not in "biuf":
-                raise TrainingError(
-                    f"{what}: column {name!r} is {column.dtype}{list(column.shape)}, expected a number per sample"
-                )
-            found.append(column.astype(np.float64))
-        truth = np.column_stack(found)
-        wrong = ~np.isin(truth, (0.0, 1.0)) & ~np.isnan(truth)
-        if self._only_flags and wrong.any():
-            row, place = (int(each[0]) for each in np.nonzero(wrong))
-            made = f"column {self.columns[place]!r} of the sample with key {samples.keys[row]} is {truth[row, place]:g}"
-            raise TrainingError(f"{what}: {made}; a label is 1 where the sample has it, else 0")
-        return truth
+        if isinstance(self._learns, RankingTask):
+            return ranking_truth(samples, self._learns, source=self._source)
+        return several_columns(samples, self._learns, source=self._source)
 
     def _of(self, truth: Truth, keys: KeyArray) -> Truth:
         """Map labels; a class in no group becomes the number of groups."""

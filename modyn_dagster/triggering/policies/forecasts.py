@@ -107,6 +107,9 @@ _BOUNDS: Final[Mapping[MetricName, tuple[float, float]]] = {
     "hamming_loss": (0.0, 1.0),
     "label_f1_micro": (0.0, 1.0),
     "label_f1_macro": (0.0, 1.0),
+    "ndcg": (0.0, 1.0),
+    "reciprocal_rank": (0.0, 1.0),
+    "average_precision": (0.0, 1.0),
 }
 #: Range of every other metric, which is a loss.
 _LOSS: Final = (0.0, np.inf)
@@ -129,7 +132,7 @@ class ScoreForecast:
 
     def __init__(self, spec: Forecast, metric: MetricName) -> None:
         self.spec = spec
-        self._bounds = _BOUNDS.get(metric, _LOSS)
+        self._bounds = _BOUNDS.get("ndcg" if metric.startswith("ndcg_") else metric, _LOSS)
         self._scores = RecentScores(maxlen=spec.window)
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
 """A stream of points with a grade, numbers and flags as labels, and pipelines that learn a task of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -49,14 +49,14 @@ def dataset_spec(content: Content) -> DatasetSpec:
     return parse_spec(content, DatasetSpec, source="dataset")
 
 
-def deliver(world: World, days: Sequence[int], content: Content) -> None:
+def deliver(world: World, days: Sequence[int], content: Content, text: Callable[[int], str] = text_of) -> None:
     """Deliver days of a dataset, whose spec is written first."""
     path = world.folder / "datasets" / f"{DATASET}.yaml"
     if not path.exists() or yaml.safe_load(path.read_text()) != content:
         path.write_text(yaml.safe_dump(content, sort_keys=False))
         world.reload()
     for day in days:
-        drop(world.folder, f"day_{day:02d}", text_of(day))
+        drop(world.folder, f"day_{day:02d}", text(day))
     spec = world.platform.project.datasets[DATASET]
     import_history(world.platform.engine, world.platform.home, spec, world.platform.project.root_of(DATASET))
 

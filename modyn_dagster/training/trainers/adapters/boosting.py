@@ -37,6 +37,7 @@ class BoostedTrees:
 
     Attributes:
         objectives: those of classes whose predictions are probabilities.
+        rankings: those of rankings.
 
     Raises:
         ConfigError: a parameter is not for the spec to set, or the objective does not fit the task.
@@ -46,13 +47,16 @@ class BoostedTrees:
     takes_weights = True
     continues = True
     objectives: ClassVar[tuple[str, ...]]
+    rankings: ClassVar[tuple[str, ...]]
 
     def __init__(self, spec: LightGBMSpec | XGBoostSpec, task: LearningTask) -> None:
         self.library: tuple[str, str] = (spec.name, library_version(spec.name, spec.name, task.source, spec.name))
         refuse_reserved(spec.parameters, task.source)
         objective = spec.parameters.get("objective")
-        if task.kind == "class" and objective is not None and objective not in self.objectives:
-            rule = f"the label is a class: use one of {', '.join(self.objectives)}, or leave it out"
+        allowed = self.objectives if task.kind == "class" else self.rankings
+        if (task.kind == "class" or task.ranks) and objective is not None and objective not in allowed:
+            subject = "the task is ranking" if task.ranks else "the label is a class"
+            rule = f"{subject}: use one of {', '.join(allowed)}, or leave it out"
             raise ConfigError(task.source, "training.model.parameters.objective", objective, rule)
         self._spec, self._task = spec, task
 

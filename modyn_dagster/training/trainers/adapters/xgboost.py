@@ -1,19 +1,31 @@
 """Trainer of XGBoost's boosted trees."""
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.spec.learning.trainers import XGBoostSpec
 from modyn_dagster.training.trainers.adapters.boosting import BoostedTrees
-from modyn_dagster.training.trainers.protocol import Inputs, TrainingSamples, Weights
+from modyn_dagster.training.trainers.protocol import Inputs, LearningTask, TrainingSamples, Weights
+
+#: Metrics of rankings of which larger values are better.
+_GAINS: Final = ("ndcg", "map", "pre", "auc")
 
 
 class XGBoostTrainer(BoostedTrees):
-    """Adds ``rounds`` trees (per class, beyond two) to a previous model or to none; the model is XGBoost's UBJSON file."""
+    """Adds ``rounds`` trees (per class, beyond two) to a previous model or to none; the model is XGBoost's UBJSON file.
 
+    A ranking takes no weights of samples: XGBoost weighs whole groups.
+    """
+
+    rankings = ("rank:ndcg", "rank:map", "rank:pairwise")
     objectives = ("binary:logistic", "multi:softprob")
+
+    def __init__(self, spec: XGBoostSpec, task: LearningTask) -> None:
+        super().__init__(spec, task)
+        self.takes_weights = not task.ranks
 
     def fit(self, samples: TrainingSamples, weights: Weights, previous: Any | None, seed: int) -> Any:
         """Boost on samples, from a previous model if there is one."""
@@ -24,11 +36,12 @@ class XGBoostTrainer(BoostedTrees):
         class Reporting(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # the library may be absent, and has no types then
             def after_iteration(self, _model: Any, _epoch: int, evals_log: Any) -> bool:
                 # None where the parameters ask for no metric.
-                for losses, *_ in (list(metrics.values()) for metrics in evals_log.values()):
-                    task.report(len(losses), rounds, float(losses[-1]))
+                for name, losses in (next(iter(metrics.items())) for metrics in evals_log.values() if metrics):
+                    is_gain = task.ranks and name.startswith(_GAINS)
+                    task.report(len(losses), rounds, 1 - float(losses[-1]) if is_gain else float(losses[-1]))
                 return False
 
-        data = self._matrix(samples.inputs, label=samples.truth, weight=weights)
+        data = self._matrix(samples.inputs, label=samples.truth, weight=weights, qid=samples.groups)
         return xgboost.train(
             self._parameters(seed),
             data,
@@ -40,7 +53,7 @@ class XGBoostTrainer(BoostedTrees):
         )
 
     def predict(self, model: Any, inputs: Inputs) -> npt.NDArray[Any]:
-        """Probabilities, or targets."""
+        """Probabilities, targets or scores."""
         found = np.asarray(model.predict(self._matrix(inputs)), dtype=np.float64)
         return np.column_stack([1 - found, found]) if self._task.kind == "class" and found.ndim == 1 else found
 
@@ -65,7 +78,8 @@ class XGBoostTrainer(BoostedTrees):
 
     def _parameters(self, seed: int) -> dict[str, Any]:
         n, is_class = self._task.n_outputs, self._task.kind == "class"
-        objective = ("multi:softprob" if n > 2 else "binary:logistic") if is_class else "reg:squarederror"
+        targets = "rank:ndcg" if self._task.ranks else "reg:squarederror"
+        objective = ("multi:softprob" if n > 2 else "binary:logistic") if is_class else targets
         fixed = {"nthread": self._task.threads, "seed": seed % 2**31, "device": "cpu"}
         parameters = {"objective": objective, "verbosity": 0, **self._spec.parameters, **fixed}
         return parameters | ({"num_class": n} if str(parameters["objective"]).startswith("multi:") else {})
