@@ -1,6 +1,7 @@
 """Metrics of models without a label, against formulas by brute force."""
 
 from itertools import combinations
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ from modyn_dagster.evaluation.metrics.confidence import confidence_interval
 from modyn_dagster.evaluation.metrics.losses import sample_losses
 from modyn_dagster.evaluation.metrics.registry import check_metrics, metrics_of, score
 from modyn_dagster.spec.tasks.metrics import lower_is_better
+from modyn_dagster.spec.tasks.objectives import UnlabelledKind
+from modyn_dagster.spec.triggers.measured import Forecast
+from modyn_dagster.triggering.policies.forecasts import ScoreForecast
 
 Measures = npt.NDArray[np.float32]
 
@@ -91,6 +95,24 @@ def test_a_metric_says_what_it_needs() -> None:
         ConfigError, match=r"task of training\.loss is reconstruction: use reconstruction_mse, reconstruction_mae"
     ):
         check_metrics(["alignment"], "reconstruction", source="p")
+
+
+def measures_of(kind: UnlabelledKind, rng: np.random.Generator, n: int = 9) -> Measures:
+    """Measures as a model's could be."""
+    if kind == "contrastive":
+        return rng.normal(size=(n, 6)).astype(np.float32)
+    losses, tokens, spans = rng.exponential(size=(n, 2)), rng.integers(1, 9, n), rng.integers(1, 9, (n, 2))
+    right = [rng.binomial(tokens, 0.5), rng.binomial(spans.min(axis=1), 0.5)]
+    columns = [losses[:, 0], losses[:, 1]] if kind == "reconstruction" else [losses[:, 0], right[0], tokens, right[1], *spans.T]
+    return np.asarray(np.stack(columns, axis=1), np.float32)
+
+
+@given(st.sampled_from(get_args(UnlabelledKind)), st.integers(0, 2**20))
+def test_one_score_is_its_own_forecast(kind: UnlabelledKind, seed: int) -> None:
+    measures = measures_of(kind, np.random.default_rng(seed))
+    for metric in metrics_of(kind):
+        found = value(metric, measures)
+        assert ScoreForecast(Forecast(method="ridge", window=3), metric).update(found) == pytest.approx(found)
 
 
 def test_only_the_accuracy_of_tokens_is_to_rise() -> None:

@@ -110,6 +110,12 @@ _BOUNDS: Final[Mapping[MetricName, tuple[float, float]]] = {
     "ndcg": (0.0, 1.0),
     "reciprocal_rank": (0.0, 1.0),
     "average_precision": (0.0, 1.0),
+    "token_accuracy": (0.0, 1.0),
+    "span_f1": (0.0, 1.0),
+    "span_precision": (0.0, 1.0),
+    "span_recall": (0.0, 1.0),
+    "alignment": (0.0, 4.0),
+    "uniformity": (-8.0, 0.0),
 }
 #: Range of every other metric, which is a loss.
 _LOSS: Final = (0.0, np.inf)
