@@ -74,7 +74,7 @@ LAWS: Final = {
     "laws-training": ("tests/training", "tests/distributed"),
 }
 #: Parts that take longer than a quarter of an hour, and the number of their pieces: ``labels-1``, ``labels-2`` and so on.
-DIVIDED: Final = {"deletions": 3, "distributed": 4, "labels": 3}
+DIVIDED: Final = {"deletions": 3, "distributed": 4, "labels": 6}
 #: What is run at a time: parts, or their pieces.
 PARTS: Final = tuple(
     sorted(
