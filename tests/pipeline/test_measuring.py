@@ -195,7 +195,6 @@ def test_deciding_and_measuring_are_in_the_ledger_by_batch(world_of):
             decided, measured = (seconds_by_batch(conn, run.id, stage) for stage in ("decide", "measure"))
         assert set(decided) == set(measured) == {0, 1, 2}
         assert all(seconds > 0 for seconds in [*decided.values(), *measured.values()])
-        assert sum(decided.values()) < sum(measured.values())
 
 
 def test_launched_again_a_replay_shows_every_decision_and_measures_nothing(world_of):

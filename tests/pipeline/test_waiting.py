@@ -92,7 +92,9 @@ def test_a_replay_waits_while_a_folder_is_read_only_and_ends_as_if_undisturbed(w
     assert lines[0].startswith("waits since ")
     assert str(place) in lines[0]
     trained = folder == "predictions"
-    assert seen == [("trained", 1, None) if trained else ("pending", 1, lines[0])] * 2
+    assert [row[:2] for row in seen] == [("trained" if trained else "pending", 1)] * 2
+    # The end of the wait may move by a second.
+    assert all(error is None if trained else error in lines for *_, error in seen)
 
 
 def test_an_error_that_does_not_pass_in_time_ends_the_replay_and_loses_no_attempt(world: World) -> None:
