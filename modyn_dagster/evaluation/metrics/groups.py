@@ -237,6 +237,20 @@ class Resamples:
 Groups = Slices | Resamples
 
 
+def measure_sums(groups: Groups, column: int) -> Float64:
+    """Sums of a column of the measures over every group, ``float64[m]``; for models without a label."""
+    return groups.sums(groups.samples.outputs[:, column].astype(np.float64))
+
+
+def quotients(parts: Float64, wholes: Float64, *, of_none: float) -> Float64:
+    """Divide elements; ``of_none`` where there is nothing to divide by.
+
+    >>> quotients(np.array([1.0, 0.0]), np.array([2.0, 0.0]), of_none=np.nan)
+    array([0.5, nan])
+    """
+    return np.asarray(np.divide(parts, wholes, out=np.full(np.shape(wholes), of_none), where=wholes > 0))
+
+
 def count_rowwise(values: Int64, n: int, weights: Float64 | None = None) -> Float64:
     """Number of times each of ``0 .. n - 1`` stands in every row, or the sum of its weights, ``float64[m, n]``.
 

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples, Outputs, Truth, UndefinedScore
-from modyn_dagster.evaluation.metrics.groups import Groups
+from modyn_dagster.evaluation.metrics.groups import Groups, measure_sums
 from modyn_dagster.evaluation.metrics.losses import Float64, unit_rows, view_distances
 
 #: Largest number of consecutive samples that are compared with each other by ``nt_xent`` and ``uniformity``.
@@ -24,7 +24,7 @@ def reconstruction_mse(groups: Groups) -> Float64:
     >>> reconstruction_mse(Slices.whole([[4, 2], [0, 0]], [0.0, 0.0]))
     array([2.])
     """
-    return _sums(groups, 0) / groups.sizes
+    return measure_sums(groups, 0) / groups.sizes
 
 
 def reconstruction_mae(groups: Groups) -> Float64:
@@ -37,7 +37,7 @@ def reconstruction_mae(groups: Groups) -> Float64:
     >>> reconstruction_mae(Slices.whole([[4, 2], [0, 0]], [0.0, 0.0]))
     array([1.])
     """
-    return _sums(groups, 1) / groups.sizes
+    return measure_sums(groups, 1) / groups.sizes
 
 
 def token_cross_entropy(groups: Groups) -> Float64:
@@ -50,7 +50,7 @@ def token_cross_entropy(groups: Groups) -> Float64:
     >>> token_cross_entropy(Slices.whole([[6, 1, 3], [2, 1, 1]], [0.0, 0.0]))
     array([2.])
     """
-    return _sums(groups, 0) / _sums(groups, 2)
+    return measure_sums(groups, 0) / measure_sums(groups, 2)
 
 
 def perplexity(groups: Groups) -> Float64:
@@ -76,7 +76,7 @@ def token_accuracy(groups: Groups) -> Float64:
     >>> token_accuracy(Slices.whole([[6, 1, 3], [2, 1, 1]], [0.0, 0.0]))
     array([0.5])
     """
-    return _sums(groups, 1) / _sums(groups, 2)
+    return measure_sums(groups, 1) / measure_sums(groups, 2)
 
 
 def alignment(groups: Groups) -> Float64:
@@ -136,10 +136,6 @@ def check_tokens(samples: EvaluationSamples, part: slice) -> None:
     """Raise ``UndefinedScore`` where no token is predicted."""
     if not samples.outputs[part, 2].any():
         raise UndefinedScore("no token of these samples is predicted")
-
-
-def _sums(groups: Groups, column: int) -> Float64:
-    return groups.sums(groups.samples.outputs[:, column].astype(np.float64))
 
 
 def _chunked(

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples, Flags
-from modyn_dagster.evaluation.metrics.groups import Groups
+from modyn_dagster.evaluation.metrics.groups import Groups, quotients
 from modyn_dagster.evaluation.metrics.losses import Float64
 
 
@@ -47,7 +47,7 @@ def label_f1_micro(groups: Groups) -> Float64:
     array([0.8])
     """
     correct, occurrences = _counts(groups)
-    return _ratio(2 * correct.sum(axis=1), occurrences.sum(axis=1))
+    return quotients(2 * correct.sum(axis=1), occurrences.sum(axis=1), of_none=0.0)
 
 
 def label_f1_macro(groups: Groups) -> Float64:
@@ -61,7 +61,7 @@ def label_f1_macro(groups: Groups) -> Float64:
     array([0.833])
     """
     correct, occurrences = _counts(groups)
-    return np.asarray(_ratio(2 * correct, occurrences).mean(axis=1))
+    return np.asarray(quotients(2 * correct, occurrences, of_none=0.0).mean(axis=1))
 
 
 def _predicted(samples: EvaluationSamples) -> Flags:
@@ -92,7 +92,3 @@ def _right(place: int, samples: EvaluationSamples) -> Float64:
 
 def _occurrences(place: int, samples: EvaluationSamples) -> Float64:
     return np.asarray((samples.outputs[:, place] > 0) + samples.truth[:, place], np.float64)
-
-
-def _ratio(numerator: Float64, denominator: Float64) -> Float64:
-    return np.where(denominator > 0, numerator / np.where(denominator > 0, denominator, 1.0), 0.0)

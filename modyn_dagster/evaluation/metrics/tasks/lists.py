@@ -20,7 +20,7 @@ from modyn_dagster.evaluation.metrics.evaluation_samples import (
     Truth,
     UndefinedScore,
 )
-from modyn_dagster.evaluation.metrics.groups import Groups
+from modyn_dagster.evaluation.metrics.groups import Groups, quotients
 from modyn_dagster.evaluation.metrics.losses import Float64
 from modyn_dagster.spec.tasks.task import GROUP, RELEVANCE
 
@@ -42,7 +42,7 @@ def ndcg(outputs: Outputs, truth: Truth, cutoff: int | None = None) -> Float64:
     in_blocks = ranked.by_block(np.exp2(ranked.relevance) - 1) / ranked.block_sizes * ranked.by_block(discounts)
     best = np.lexsort((-truth[:, RELEVANCE], truth[:, GROUP]))
     ideal = ranked.by_list((np.exp2(truth[best, RELEVANCE]) - 1) * discounts)
-    return _ratio(np.add.reduceat(in_blocks, ranked.block_of[ranked.list_starts]), ideal)
+    return quotients(np.add.reduceat(in_blocks, ranked.block_of[ranked.list_starts]), ideal, of_none=np.nan)
 
 
 def reciprocal_rank(outputs: Outputs, truth: Truth) -> Float64:
@@ -83,7 +83,7 @@ def average_precision(outputs: Outputs, truth: Truth) -> Float64:
     place = ranked.rank - ranked.rank[ranked.block_starts][ranked.block_of]
     # At each place of a tie: the chance of a relevant sample, and the relevant ones down to it if there is one.
     down_to = earlier + 1 + place * (relevant - 1) / np.maximum(size - 1, 1)
-    return _ratio(ranked.by_list(relevant / size * down_to / ranked.rank), ranked.by_list(ranked.relevant))
+    return quotients(ranked.by_list(relevant / size * down_to / ranked.rank), ranked.by_list(ranked.relevant), of_none=np.nan)
 
 
 def mean_over_lists(of_lists: Callable[..., Float64], groups: Groups, cutoff: int | None = None) -> Float64:
@@ -143,11 +143,6 @@ class _Ranked:
     def by_list(self, values: Float64) -> Float64:
         """Sum of the values of every list."""
         return np.add.reduceat(values, self.list_starts)
-
-
-def _ratio(values: Float64, best: Float64) -> Float64:
-    """Quotients, NaN where the divisor is 0: no sample of the list is relevant."""
-    return np.where(best > 0, values / np.where(best > 0, best, 1.0), np.nan)
 
 
 def _expected_reciprocal(rank: int, size: int, relevant: int) -> float:

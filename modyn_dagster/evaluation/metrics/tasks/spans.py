@@ -3,7 +3,7 @@
 import numpy as np
 
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples, UndefinedScore
-from modyn_dagster.evaluation.metrics.groups import Groups
+from modyn_dagster.evaluation.metrics.groups import Groups, measure_sums, quotients
 from modyn_dagster.evaluation.metrics.losses import Float64
 
 #: Columns of the measures: spans that are right, predicted and true.
@@ -20,7 +20,8 @@ def span_f1(groups: Groups) -> Float64:
     >>> span_f1(Slices.whole([[0, 0, 0, 1, 1, 2], [0, 0, 0, 1, 1, 0]], [0.0, 0.0]))
     array([1.])
     """
-    return _ratio(2 * _sums(groups, _RIGHT), _sums(groups, _PREDICTED) + _sums(groups, _TRUE))
+    spans = measure_sums(groups, _PREDICTED) + measure_sums(groups, _TRUE)
+    return quotients(2 * measure_sums(groups, _RIGHT), spans, of_none=np.nan)
 
 
 def span_precision(groups: Groups) -> Float64:
@@ -33,7 +34,7 @@ def span_precision(groups: Groups) -> Float64:
     >>> span_precision(Slices.whole([[0, 0, 0, 1, 2, 4]], [0.0]))
     array([0.5])
     """
-    return _ratio(_sums(groups, _RIGHT), _sums(groups, _PREDICTED))
+    return quotients(measure_sums(groups, _RIGHT), measure_sums(groups, _PREDICTED), of_none=np.nan)
 
 
 def span_recall(groups: Groups) -> Float64:
@@ -46,7 +47,7 @@ def span_recall(groups: Groups) -> Float64:
     >>> span_recall(Slices.whole([[0, 0, 0, 1, 2, 4]], [0.0]))
     array([0.25])
     """
-    return _ratio(_sums(groups, _RIGHT), _sums(groups, _TRUE))
+    return quotients(measure_sums(groups, _RIGHT), measure_sums(groups, _TRUE), of_none=np.nan)
 
 
 def check_spans(samples: EvaluationSamples, part: slice) -> None:
@@ -67,12 +68,3 @@ def check_true_spans(samples: EvaluationSamples, part: slice) -> None:
 def _require(samples: EvaluationSamples, part: slice, columns: tuple[int, ...], what: str) -> None:
     if not samples.outputs[part, columns].any():
         raise UndefinedScore(f"no span of these samples is {what}")
-
-
-def _sums(groups: Groups, column: int) -> Float64:
-    return groups.sums(groups.samples.outputs[:, column].astype(np.float64))
-
-
-def _ratio(part: Float64, whole: Float64) -> Float64:
-    """Ratio of counts; NaN in a resample without any."""
-    return np.asarray(np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0))
