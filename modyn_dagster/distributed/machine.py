@@ -1,7 +1,8 @@
 """Claims on the cores, GPUs and memory of this machine: runs that reserve some wait for each other, in order of arrival.
 
 A claim is a file below one folder per machine and account, locked by its process as long as that lives. A killed process thus
-leaves nothing behind. A claim is granted once it fits beside all earlier ones, granted or not, so none waits for ever.
+leaves nothing behind. A claim is granted once what it wants fits beside what all earlier ones want, granted or not, so none waits
+for ever; of what it does not want, others may wait for as much as they like.
 """
 
 import fcntl
@@ -102,17 +103,16 @@ class Machine:
         with _alone(self.folder):
             living = self._living()
             earlier = [each for each in living if each.order < claim.order]
-            sums = [sum(getattr(each.wanted, kind) for each in earlier) for kind in ("cpus", "gpus", "memory")]
-            wanted = claim.wanted
-            fits = sums[0] + wanted.cpus <= self.cpus and sums[1] + wanted.gpus <= len(self.gpus)
-            if not (fits and sums[2] + wanted.memory <= self.memory):
-                return False
+            for kind, there_is in {"cpus": self.cpus, "gpus": len(self.gpus), "memory": self.memory}.items():
+                wanted = getattr(claim.wanted, kind)
+                if wanted and wanted + sum(getattr(each.wanted, kind) for each in earlier) > there_is:
+                    return False
             # Also of later claims, granted beside this one before it looked.
             taken = {name for each in living for name in each.gpus}
             free = [name for name in self.gpus if name not in taken]
-            if len(free) < wanted.gpus:
+            if len(free) < claim.wanted.gpus:
                 return False
-            claim.gpus = tuple(free[: wanted.gpus])
+            claim.gpus = tuple(free[: claim.wanted.gpus])
             claim.write()
             return True
 

@@ -57,19 +57,20 @@ def pack_call(function: Callable[..., Any], item: object, *, secrets: bool = Tru
         raise ConfigError("pool", "item", f"a {type(item).__name__}", rule) from error
 
 
-def answer_call(content: bytes, place: bytes | None = None) -> bytes:
+def answer_call(content: bytes, place: bytes | None = None, *, secrets: bool = True) -> bytes:
     """Make the call of a message, and encode its result or its error.
 
     Args:
         content: of ``pack_call``.
         place: encoded rank of this process, for a call of the function of a group, which gets it as its first argument.
+        secrets: whether secrets of the result travel with it.
     """
     try:
         module, name, item = decode(content)
         arguments = (item,) if place is None else (decode(place), item)
-        return encode((imported(module, name)(*arguments), None))
+        return encode((imported(module, name)(*arguments), None), secrets=secrets)
     except BaseException as error:  # noqa: BLE001 - raised again by the caller
-        return encode((None, pack_error(error)))
+        return encode((None, pack_error(error)), secrets=secrets)
 
 
 def function_of_rank(call: tuple[Callable[[Rank, Item], Result], Rank, Item]) -> Result:

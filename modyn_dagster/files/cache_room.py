@@ -21,6 +21,10 @@ logger = logging.getLogger(__name__)
 
 #: Share of the limit that is left once copies had to go, so that the next ones need not be listed for each file that comes.
 _LEFT: Final = 0.9
+#: Seconds of the processor that a vain look for copies to remove may take without a pause, and the pause after a longer one, in
+#: multiples of it: the next look would find the same copies in use.
+_QUICK: Final = 0.01
+_PAUSE: Final = 9
 #: Seconds after which a temporary file counts as abandoned by its writer.
 _ABANDONED: Final = 86_400.0
 
@@ -70,9 +74,6 @@ class CacheRoom:
         limit: most bytes of copies that are not in use.
     """
 
-    #: Seconds in which nothing is looked for after all copies were found in use: to list them takes long where they are many.
-    pause: float = 10.0
-
     def __init__(self, copies: Path, uses: Path, locks: Path, limit: int) -> None:
         self._copies, self._uses, self._locks, self.limit = copies, uses, locks, limit
         self._count = locks / "bytes"
@@ -82,15 +83,21 @@ class CacheRoom:
         """Lock of everybody who replaces or removes a copy. Many names share one, so that locks do not pile up."""
         return self._locks / bytes_digest(name.encode(), 1)
 
-    def take(self, n_bytes: int) -> None:
-        """Count bytes that are about to come, and remove copies for them if need be."""
+    def take(self, coming: Path) -> None:
+        """Count a file that becomes a copy, with the length that it will have, and remove copies for it if need be.
+
+        The file is there already, so that whoever counts anew meanwhile counts it.
+        """
+        n_bytes = coming.stat().st_size
         with locked(self._count) as descriptor:
-            total = self._read(descriptor) + n_bytes
+            total = self._read(descriptor, coming) + n_bytes
             if total > self.limit and time.monotonic() >= self._look_from:
-                total = self._make_room(n_bytes)
+                began = time.thread_time()
+                total = self._make_room(coming) + n_bytes
                 if total > self.limit:
                     logger.warning("%s: copies in use exceed MODYN_CACHE_SIZE: %d bytes of %d", self._copies, total, self.limit)
-                    self._look_from = time.monotonic() + self.pause
+                    looked = time.thread_time() - began
+                    self._look_from = time.monotonic() + (_PAUSE * looked if looked > _QUICK else 0)
             self._write(descriptor, total)
 
     def give_back(self, n_bytes: int) -> None:
@@ -112,21 +119,25 @@ class CacheRoom:
         """Forget the uses of a copy that is gone."""
         (self._uses / name).unlink(missing_ok=True)
 
-    def _make_room(self, n_bytes: int) -> int:
-        """Remove the least recently used copies; returns the bytes of those that stay, and of those to come."""
-        copies = sorted(self._listed())
-        total = sum(copy.n_bytes for copy in copies) + n_bytes
+    def _make_room(self, coming: Path) -> int:
+        """Remove the least recently used copies; returns the bytes of those that stay."""
+        copies = sorted(self._listed(coming))
+        total = sum(copy.n_bytes for copy in copies)
+        to_be_left = _LEFT * self.limit - coming.stat().st_size
         for copy in copies:
-            if total <= _LEFT * self.limit:
+            if total <= to_be_left:
                 break
             if self._removed(copy.path):
                 total -= copy.n_bytes
         return total
 
-    def _listed(self) -> Iterator[_Copy]:
+    def _listed(self, coming: Path | None) -> Iterator[_Copy]:
+        """All copies and files that become one, but the one that is being counted."""
         for folder, _, names in os.walk(self._copies):
             for name in names:
                 path = Path(folder, name)
+                if path == coming:
+                    continue
                 with suppress(FileNotFoundError):
                     status = path.stat()
                     yield _Copy(self._used(path, status.st_mtime_ns), status.st_size, path)
@@ -153,9 +164,9 @@ class CacheRoom:
         self.unmark(name)
         return True
 
-    def _read(self, descriptor: int) -> int:
+    def _read(self, descriptor: int, coming: Path | None = None) -> int:
         text = os.pread(descriptor, 32, 0).split(b"\n")[0]
-        return int(text) if text.isdigit() else sum(copy.n_bytes for copy in self._listed())
+        return int(text) if text.isdigit() else sum(copy.n_bytes for copy in self._listed(coming))
 
     def _write(self, descriptor: int, total: int) -> None:
         os.pwrite(descriptor, f"{total}\n".encode(), 0)

@@ -85,7 +85,7 @@ class NodeCache:
         name = self.name_of(path)
         with write_errors(path), locked(self.room.lock_of(name)):
             old = path.stat().st_size if path.exists() else 0
-            self.room.take(temporary.stat().st_size)
+            self.room.take(temporary)
             self.room.mark(name)
             os.replace(temporary, path)
             self.room.give_back(old)
@@ -99,13 +99,17 @@ class NodeCache:
             if size is None:
                 raise CorruptFile(path, "a stored file", f"none at {self._source.url_of(name)}; {_REMEDY}")
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.room.take(size)
             temporary = temporary_name(path)
             try:
+                with temporary.open("xb") as file:
+                    # From the beginning as long as it will be, so that others count all of it.
+                    file.truncate(size)
+                self.room.take(temporary)
                 self._copy(path, name, size, checksum, temporary)
                 self.room.mark(name)
                 os.replace(temporary, path)
             except BaseException:
+                # If it was not counted yet the count is too low until the next one.
                 temporary.unlink(missing_ok=True)
                 self.room.give_back(size)
                 raise
@@ -113,9 +117,7 @@ class NodeCache:
     def _copy(self, path: Path, name: str, size: int, checksum: str | None, temporary: Path) -> None:
         digest, n_bytes = new_hash(), 0
         try:
-            with temporary.open("xb") as file:
-                # From the beginning as long as it will be, so that others count all of it.
-                file.truncate(size)
+            with temporary.open("r+b") as file:
                 for piece in self._source.pieces_of(name, size):
                     file.write(piece)
                     digest.update(piece)

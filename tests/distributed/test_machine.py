@@ -65,6 +65,20 @@ def test_claims_that_fit_beside_each_other_do_not_wait(tmp_path: Path) -> None:
         claim.release()
 
 
+def test_a_claim_does_not_wait_for_what_it_does_not_want(tmp_path: Path) -> None:
+    here = machine(tmp_path, cpus=8, gpus=1)
+    first = here.claim(Resources(1, 1), "first", ignore)
+    with ThreadPoolExecutor(1) as pool:
+        waits_for_the_gpu = pool.submit(here.claim, Resources(1, 1), "second", ignore)
+        until(lambda: len(list(tmp_path.glob("*.claim"))) == 2)
+        try:
+            here.claim(Resources(6), "cores", pytest.fail).release()
+            assert not waits_for_the_gpu.done()
+        finally:
+            first.release()
+        waits_for_the_gpu.result(_SECONDS).release()
+
+
 def test_a_large_claim_is_not_overtaken_by_small_ones(tmp_path: Path) -> None:
     here = machine(tmp_path, cpus=4)
     order: list[str] = []

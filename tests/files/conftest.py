@@ -5,17 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from modyn_dagster.files.cache_room import CacheRoom
 from modyn_dagster.files.mounting import home_of_files
 
 #: Bytes of copies that a node keeps: more than any test here writes.
 PLENTY = 10**9
-
-
-@pytest.fixture(autouse=True)
-def _caches_look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache whose copies are all in use looks again when the next file comes."""
-    monkeypatch.setattr(CacheRoom, "pause", 0.0)
 
 
 @pytest.fixture

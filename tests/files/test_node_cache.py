@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from modyn_dagster.durability.names import temporary_name
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.files.cache_room import locked
 from modyn_dagster.files.node_cache import NodeCache
@@ -44,6 +45,14 @@ def shelf_of(n: int, n_bytes: int = 100) -> Shelf:
 def read(cache: NodeCache, name: str) -> bytes:
     with open(cache.open(cache.root / name), "rb") as file:
         return file.read()
+
+
+def store(cache: NodeCache, name: str, n_bytes: int = 100) -> None:
+    """Write a file beside its name, as whoever publishes one does, and adopt it."""
+    path = cache.root / name
+    temporary = temporary_name(path)
+    temporary.write_bytes(bytes([int(name)] if name.isdigit() else b"n") * n_bytes)
+    cache.adopt(temporary, path)
 
 
 def copies(cache: NodeCache) -> set[str]:
@@ -161,13 +170,26 @@ def test_the_count_of_bytes_comes_back_when_it_is_lost(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in cache.root.iterdir()) <= 300
 
 
+def test_a_stored_file_takes_the_place_of_no_more_copies_than_it_needs(tmp_path: Path) -> None:
+    cache = NodeCache(tmp_path, 1000, shelf_of(6))
+    for name in "012345":
+        read(cache, name)
+    store(cache, "new", 500)
+    assert copies(cache) == {*"2345", "new"}  # 900 bytes
+    (tmp_path / "locks" / "bytes").write_bytes(b"")
+    store(cache, "newer", 50)
+    assert copies(cache) == {*"2345", "new", "newer"}
+    assert (tmp_path / "locks" / "bytes").read_text() == "950\n"
+
+
 def test_a_lock_that_is_held_is_not_waited_for_when_it_need_not_be(tmp_path: Path) -> None:
     with locked(tmp_path / "lock"), pytest.raises(BlockingIOError), locked(tmp_path / "lock", fcntl.LOCK_EX | fcntl.LOCK_NB):
         pass
 
 
 NAMES = st.integers(0, 5).map(str)
-STEPS = st.lists(st.tuples(st.sampled_from(["open", "map", "close", "read", "forget", "kill a fetch"]), NAMES), max_size=30)
+KINDS = st.sampled_from(["open", "map", "close", "read", "forget", "store", "lose the count", "kill a fetch"])
+STEPS = st.lists(st.tuples(KINDS, NAMES), max_size=30)
 
 
 @given(steps=STEPS, limit=st.integers(1, 500))
@@ -188,13 +210,17 @@ def test_whatever_happens_what_is_in_use_stays_and_the_rest_has_its_limit(tmp_pa
                     held.setdefault(name, []).append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             else:
                 held.setdefault(name, []).append(file)
-        elif step == "close":
+        elif step in ("close", "store"):
             for each in held.pop(name, []):
                 each.close()  # type: ignore[attr-defined]  # a file or a map
+            if step == "store":
+                store(cache, name)
         elif step == "read":
             assert read(cache, name) == shelf.content[name]
         elif step == "forget" and name not in held:
             cache.forget(path)
+        elif step == "lose the count":
+            (folder / "locks" / "bytes").unlink(missing_ok=True)
         elif step == "kill a fetch":
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(os, "replace", _killed)
@@ -204,7 +230,7 @@ def test_whatever_happens_what_is_in_use_stays_and_the_rest_has_its_limit(tmp_pa
         present = copies(cache)
         assert set(held) <= present
         assert all(path.read_bytes() == shelf.content[path.name] for path in cache.root.iterdir())
-        if shelf.fetched.total() > n_fetched:
+        if step == "store" or shelf.fetched.total() > n_fetched:
             assert 100 * len(present) <= max(limit, 100 * len({*held, name}))
     for each in [each for some in held.values() for each in some]:
         each.close()  # type: ignore[attr-defined]  # a file or a map

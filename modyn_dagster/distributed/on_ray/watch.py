@@ -75,7 +75,7 @@ def recorded_answer(packed: bytes) -> tuple[bytes, bytes]:
     import ray
 
     begin = time.monotonic()
-    answer = answer_call(packed)
+    answer = answer_call(packed, secrets=False)
     context = ray.get_runtime_context()
     return encode((node_title(ray.util.get_node_ip_address(), context.get_node_id()), time.monotonic() - begin)), answer
 
