@@ -35,6 +35,7 @@ STREAMS: dict[str, tuple[list[int], list[float]]] = {
     "real-valued times": ([5, 9, 1, 0, 8, 2, 2], [9.0, 0.3, 0.01, 2.5, 1.7, 0.0, 0.6]),
     "single items": ([1] * 12, [0.37] * 12),
     "fading below one item": ([4, 0, 0, 0, 1], [1.0, 4.0, 2.0, 0.5, 0.5]),
+    "fading": ([6] + [0] * 5, [1.0] * 6),
 }
 
 #: Parts of a batch on three shards, by the number of the batch; None is the layout of ``update``.
@@ -174,11 +175,15 @@ def outcomes(make: Callable[[int], Sampler], runs: int, first: int) -> Counter[t
     return found
 
 
+def assert_samples_are_those_of_the_serial_sampler() -> None:
+    runs = examples(500)
+    serial = outcomes(lambda seed: RTBS(4, 0.4, seed), 4 * runs, 0)
+    assert_same_distribution(serial, outcomes(lambda seed: DRTBS(4, 0.4, seed, shards=3), runs, 0))
+
+
 @pytest.mark.law
 def test_whole_samples_have_the_serial_distribution_in_shards():
-    runs = examples(500)
-    serial = outcomes(lambda seed: RTBS(4, 0.4, seed), runs, 0)
-    assert_same_distribution(serial, outcomes(lambda seed: DRTBS(4, 0.4, seed, shards=3), runs, 0))
+    assert_samples_are_those_of_the_serial_sampler()
 
 
 @pytest.mark.law
@@ -213,8 +218,25 @@ def test_counts_are_dealt_by_the_multivariate_hypergeometric_distribution():
     assert tail.min() >= LEVEL / 2
 
 
-def test_the_tests_of_this_page_see_a_sampler_that_is_wrong():
-    """Shares instead of hypergeometric counts, or one chance for all: both are told from the law."""
+def assert_partial_items_move() -> None:
+    """Chances where another full item becomes the partial one again and again, from shards of different sizes."""
+    assert_rtbs("fading", "uneven", 6, 0.25, examples(500))
+
+
+def assert_shards_give_by_their_sizes() -> None:
+    """Chances where one shard has most items."""
+    assert_rtbs("real-valued times", "uneven", 10, 0.3, examples(500))
+
+
+@pytest.mark.law
+@SOAK
+@pytest.mark.parametrize("chances_hold", [assert_partial_items_move, assert_shards_give_by_their_sizes])
+def test_every_items_chance_wherever_the_partial_item_comes_from(chances_hold):
+    chances_hold()
+
+
+def test_a_sampler_that_is_wrong_is_seen():
+    """Another rate, or one chance for all: both are told from the law."""
     runs = 500
     with pytest.raises(AssertionError):
         assert_chances(
