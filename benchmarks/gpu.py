@@ -138,7 +138,7 @@ def page_of(device: str, tested: Sequence[Outcome], figures: Mapping[str, Any], 
         counts[outcome.name.partition("::")[0]][outcome.state] += 1
     states = ("passed", "failed", "error", "skipped")
     rows = [f"| {name} | " + " | ".join(str(each.get(state, 0)) for state in states) + " |" for name, each in counts.items()]
-    faults = [f"- `{outcome.name}`: {outcome.message}" for outcome in tested if outcome.state in ("failed", "error")]
+    faults = [f"- `{outcome.name}`: {outcome.message}" for outcome in tested if outcome.state != "passed"]
     lines = [
         "# On a GPU",
         "",
@@ -162,7 +162,7 @@ def page_of(device: str, tested: Sequence[Outcome], figures: Mapping[str, Any], 
         "| figure | value | smallest | largest | unit | goal |",
         "|---|---:|---:|---:|---|---:|",
         *(f"| {name} | {' | '.join(_cells(figure))} |" for name, figure in sorted(figures.items())),
-        *(f"- not measured: {each}" for each in missing),
+        *(["", *(f"- not measured: {each}" for each in missing)] if missing else []),
     ]
     return "\n".join(lines) + "\n"
 

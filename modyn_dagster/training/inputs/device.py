@@ -32,11 +32,10 @@ def fabric_class() -> "type[Fabric]":
         from lightning_fabric import Fabric
 
     class FabricWithoutPlugins(Fabric):
-        """Fabric that takes part in no other package's plans."""
+        """Fabric without callbacks of installed packages: they would change what is trained, and to look for them takes 50 ms."""
 
         @staticmethod
-        def _configure_callbacks(callbacks: object) -> list[Any]:
-            """Take no callbacks that installed packages register: they would change what is trained, and finding out takes 50 ms."""
+        def _configure_callbacks(_: object) -> list[Any]:
             return []
 
     return FabricWithoutPlugins
