@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from modyn_dagster.distributed.children import thread_settings
 from modyn_dagster.distributed.codec import decode, encode
 from modyn_dagster.distributed.messages import answer_call, pack_call
 from modyn_dagster.distributed.on_ray.cluster import ONE_CORE, bundle_of, connect, options_of, require_room, result_of
@@ -132,7 +133,8 @@ def _actor(ray: Any, group: Any, place: int, resources: Resources) -> Any:
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=place)
-    return ray.remote(RankProcess).options(scheduling_strategy=strategy, max_restarts=0, **options_of(resources)).remote()
+    options = {"max_restarts": 0, "runtime_env": {"env_vars": thread_settings(resources.cpus)}, **options_of(resources)}
+    return ray.remote(RankProcess).options(scheduling_strategy=strategy, **options).remote()
 
 
 def _results(ray: Any, calls: list[Any], work: str) -> list[Any]:
