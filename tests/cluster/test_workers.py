@@ -246,7 +246,7 @@ def test_nodes_that_are_alike_get_a_line_each(nodes: Nodes, address: str, deploy
     lines = shown.stdout.splitlines()
     assert len(lines) == 3
     assert all(
-        "files ok; clock +0.00 s; Postgres ok; no GPU" in line for line in lines
+        "threads of a worker: torch 1, OpenMP 1, BLAS 1; files ok; clock +0.00 s; Postgres ok; no GPU" in line for line in lines
     )
     assert not list((deployment.settings.home / "cluster_check").iterdir())
 
