@@ -8,7 +8,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,7 +42,7 @@ class Host:
     Attributes:
         name: of the host, of its network namespace and of both ends of its cable.
         address: in the network.
-        files: file of the names that it knows.
+        files: folder of its files.
         folders: folders of its own, by the place where it sees them.
     """
 
@@ -51,11 +51,17 @@ class Host:
     files: Path
     folders: dict[Path, Path] = field(default_factory=dict)
 
+    def own(self, place: Path) -> None:
+        """Give it an empty folder of its own at the place of another one, for what starts there from now on."""
+        if place not in self.folders:
+            self.folders[place] = self.files / str(len(self.folders))
+            self.folders[place].mkdir()
+
     def command(self, *command: str) -> Sequence[str]:
         """Command that runs another one there."""
         pairs = [str(path) for place, own in self.folders.items() for path in (own, place)]
         enter = ["ip", "netns", "exec", self.name, "unshare", "--uts", "sh", "-c", ENTER, "sh"]
-        return [*enter, self.name, str(self.files), *pairs, "--", *command]
+        return [*enter, self.name, str(self.files / "names"), *pairs, "--", *command]
 
     def cut_off(self) -> None:
         """Pull its cable: nothing ends there, and nobody is told."""
@@ -75,13 +81,8 @@ class Network:
 
 
 @contextmanager
-def network_of(size: int, folders: Mapping[Path, str] | None = None) -> Iterator[Network]:
-    """A network of so many hosts, of which nothing is left in the end.
-
-    Args:
-        size: number of hosts.
-        folders: places at which each host has a folder of its own, and what the folder is called.
-    """
+def network_of(size: int) -> Iterator[Network]:
+    """A network of so many hosts, of which nothing is left in the end."""
     mark, subnet = secrets.token_hex(3), f"10.{64 + secrets.randbelow(60)}.{secrets.randbelow(256)}"
     bridge, names = f"modyn{mark}", [f"host{mark}{place}" for place in range(1, size + 1)]
     scratch = Path(tempfile.mkdtemp(prefix="modyn-hosts-"))
@@ -91,13 +92,11 @@ def network_of(size: int, folders: Mapping[Path, str] | None = None) -> Iterator
         _ip("address", "add", f"{subnet}.254/24", "dev", bridge)
         _ip("link", "set", bridge, "up")
         for place, name in enumerate(names, start=1):
-            host = Host(name, f"{subnet}.{place}", scratch / f"{name}.names")
-            host.files.write_text(NAMES.format(name=name))
+            host = Host(name, f"{subnet}.{place}", scratch / name)
+            host.files.mkdir()
+            (host.files / "names").write_text(NAMES.format(name=name))
             hosts.append(host)
             _connect(host, bridge)
-            for shown, title in (folders or {}).items():
-                host.folders[shown] = scratch / name / title
-                host.folders[shown].mkdir(parents=True)
         yield Network(f"{subnet}.254", hosts)
     finally:
         for host in hosts:
