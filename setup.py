@@ -37,6 +37,7 @@ CORE = [
     "scipy>=1.13,<2",
     "simplejpeg>=1.8,<2",
     "SQLAlchemy>=2.0.36,<2.1",
+    "threadpoolctl>=3.1,<4",
     "torch>=2.7,<3",
     "torchmetrics>=1.5,<2",
     "xxhash>=3.5,<5",

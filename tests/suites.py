@@ -50,7 +50,7 @@ MARKED: Final = {
     "replays": "live runs and replays under every policy, sampler, strategy and fault, and what is stored of them",
     "screens": "assets, pages, commands and reports, as people meet them in Dagster, MLflow, a browser and a terminal",
     "distributed": "pools, ranks, shards of samplers and node caches, with workers that die",
-    "ray": "replays, trainings and evaluations on two nodes of Ray, one of which goes away",
+    "ray": "replays, trainings and evaluations on two nodes of Ray, one of which goes away or is cut off",
     "packages": "wheel and source distribution, and every extra, installed into environments of their own",
     "fuzz": "tens of thousands of damaged files",
 }

@@ -15,16 +15,21 @@ Child = subprocess.Popen[bytes]
 
 #: Libraries read their numbers of threads from these when they are loaded.
 _THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-#: NumPy's BLAS: its bits may depend on its threads, so a worker gets as many as its parent has.
-_BLAS: Final = "OPENBLAS_NUM_THREADS"
+#: Threads of NumPy's BLAS.
+BLAS: Final = "OPENBLAS_NUM_THREADS"
 #: Milliseconds between two looks whether a silent child is alive.
 _LOOK: Final = 500
 
 
 def thread_settings(cpus: int) -> dict[str, str]:
     """Environment variables for a worker with so many cores that computes what this process computes, bit for bit."""
-    given = next((os.environ[name] for name in (_BLAS, "GOTO_NUM_THREADS", "OMP_NUM_THREADS") if os.environ.get(name)), None)
-    return dict.fromkeys(_THREADS, str(cpus)) | {_BLAS: given or str(len(os.sched_getaffinity(0)))}
+    return dict.fromkeys(_THREADS, str(cpus)) | {BLAS: blas_threads()}
+
+
+def blas_threads() -> str:
+    """Number of threads of this process's BLAS, on which its bits may depend: elsewhere it needs as many."""
+    given = next((os.environ[name] for name in (BLAS, "GOTO_NUM_THREADS", "OMP_NUM_THREADS") if os.environ.get(name)), None)
+    return given or str(len(os.sched_getaffinity(0)))
 
 
 def start_child(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Child:

@@ -61,6 +61,7 @@ ModynError
    ├─ ModelsMissing       (failed, total)                a replay that went on without the models of failed triggers
    ├─ StillFailing        (seconds)                      a transient error that did not pass in time
    ├─ WorkerLost          (work, cause)                  a process of a pool or a group of ranks died over its work
+   │  └─ RanksApart                                      a rank does not reach another one
    ├─ NoRoom              (work, wanted, found)          a machine or cluster without the resources that a run reserves
    └─ CheckFailed         (check)                        a blocking check of a trigger asset
 """
@@ -97,6 +98,7 @@ from modyn_dagster.errors.running import (
     NonFiniteLoss,
     NoRoom,
     NotDelivered,
+    RanksApart,
     RunError,
     SelectionError,
     ServiceEnded,
@@ -168,6 +170,7 @@ __all__ = [
     "NotDelivered",
     "NotJson",
     "NotReproducible",
+    "RanksApart",
     "ReportChanged",
     "RunError",
     "SchemaMismatch",

@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
+from typing import Final
 
 from fastpath.errors import Error as ModynError
+
+_LOOK_FOR_MEMORY: Final = "look for memory (`dmesg`, `resources: {memory}`) and for native code that ends its process"
+_KEPT: Final = "what is done is not done again"
 
 
 class RunError(ModynError):
@@ -95,12 +99,34 @@ class CheckFailed(RunError):
 
 
 class WorkerLost(RunError):
-    """Process of a pool or a group that died over its work."""
+    """Process of a pool or a group that died over its work.
 
-    def __init__(self, work: str, cause: str) -> None:
-        super().__init__(
-            f"{work}: a worker process died ({cause}); look for memory (`dmesg`, `resources: {{memory}}`) and for native code "
-            "that ends its process, then start again: what is done is not done again"
+    Args:
+        work: its work.
+        cause: what is known of its end.
+        remedy: where to look.
+    """
+
+    def __init__(self, work: str, cause: str, remedy: str = _LOOK_FOR_MEMORY) -> None:
+        super().__init__(f"{work}: a worker process died ({cause}); {remedy}, then start again: {_KEPT}")
+        self.work, self.cause = work, cause
+
+
+class RanksApart(WorkerLost):
+    """Rank that does not reach another one: that one ended, hangs, or cannot be reached over the network.
+
+    Args:
+        work: the rank.
+        seconds: longest wait for another rank.
+        cause: error of the library that carries the messages.
+    """
+
+    def __init__(self, work: str, seconds: float, cause: str) -> None:
+        RunError.__init__(
+            self,
+            f"{work}: another rank ended, or did not answer within {seconds:g} s ({cause}); look at the end of the other ranks, "
+            "and whether their machines reach each other over the interface that GLOO_SOCKET_IFNAME (between GPUs "
+            f"NCCL_SOCKET_IFNAME) names on each, then start again: {_KEPT}",
         )
         self.work, self.cause = work, cause
 

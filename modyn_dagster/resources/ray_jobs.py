@@ -20,6 +20,7 @@ from dagster_ray import RayRunLauncher
 from ray.exceptions import RayError
 from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
 
+from modyn_dagster.distributed.children import BLAS, blas_threads
 from modyn_dagster.distributed.protocols import Resources
 from modyn_dagster.distributed.reservation import PLACED
 from modyn_dagster.errors import ConfigError, without_secrets
@@ -139,7 +140,12 @@ class RayJobs(RayRunLauncher):  # type: ignore[misc]  # mypy reads neither Ray n
         content = json.dumps({**arguments, "instance_ref": instance, "set_exit_code_on_failure": True})
         code = run.job_code_origin
         python = self.settings.python or (code.executable_path if code is not None else "python")
-        threads = [f"{_THREADS}={os.environ[_THREADS]}"] if _THREADS in os.environ else ["-u", _THREADS]
+        chosen = {entry.partition("=")[0] for entry in self.settings.env_vars}
+        threads = (
+            [] if _THREADS in chosen else [f"{_THREADS}={os.environ[_THREADS]}"] if _THREADS in os.environ else ["-u", _THREADS]
+        )
+        # Bits may depend on the threads of NumPy's BLAS, which else are as many as the node has cores.
+        threads += [] if BLAS in chosen else [f"{BLAS}={blas_threads()}"]
         return shlex.join(["env", *threads, python, "-m", "dagster", "api", "execute_run", content])
 
     def job(self, run_id: str) -> JobDetails | None:

@@ -2,8 +2,9 @@
 
 import os
 import signal
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,6 +102,11 @@ def reduce_sum(rank: Rank, number: float) -> float:
         dist.destroy_process_group()
 
 
+def variables_in_rank(rank: Rank, names: Sequence[str]) -> list[str | None]:
+    """Environment variables of a rank."""
+    return [os.environ.get(name) for name in names]
+
+
 def train_and_wait(rank: Rank, call: "tuple[Case, str, int]") -> None:
     """Train up to a step; then say on which node this rank is, and go on when a file says so."""
     import torch
@@ -155,3 +161,8 @@ def password_of(settings: Settings) -> str:
 
 def password_in_rank(rank: Rank, settings: Settings) -> str:
     return password_of(settings)
+
+
+def host_of_rank(rank: Rank, argument: None) -> str:
+    """Name of the host of a rank."""
+    return socket.gethostname()

@@ -1,4 +1,6 @@
-"""Nodes of a Ray cluster as processes of this machine, on 127.0.0.1 and with a token; nothing of them is left in the end.
+"""Nodes of a Ray cluster as processes of this machine, with a token; nothing of them is left in the end.
+
+They are on 127.0.0.1, or on hosts made of namespaces (``hosts``).
 
 Each node is a `ray start --block`, which is ended by a signal to it: `ray stop` would end the nodes of everybody.
 """
@@ -20,6 +22,7 @@ from typing import Final
 
 import psutil
 
+from tests.cluster.hosts import Host
 from tests.integration.harness.waiting import wait_for
 
 #: In the environment of all processes of a cluster and of a node, those of its jobs and workers included. They need not be
@@ -81,12 +84,14 @@ class Nodes:
     Attributes:
         folder: Ray's files.
         environment: of the nodes, and so of all that runs on them.
+        host: address of the head.
         token: secret of the cluster.
         command: program of a node, by its role: head or worker.
     """
 
     folder: Path
     environment: Mapping[str, str]
+    host: str = "127.0.0.1"
     token: str = TOKEN
     command: Callable[[str], Sequence[str]] = ray_start
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -99,7 +104,7 @@ class Nodes:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.ports['gcs']}"
+        return f"{self.host}:{self.ports['gcs']}"
 
     @property
     def access(self) -> dict[str, str]:
@@ -112,24 +117,33 @@ class Nodes:
             self.ports |= {"gcs": free_port(), "dashboard": free_port()}
         ports = [f"--port={self.ports['gcs']}", f"--dashboard-port={self.ports['dashboard']}", "--dashboard-host=127.0.0.1"]
         ports.append(f"--ray-client-server-port={free_port()}")
+        ports.append(f"--node-ip-address={self.host}")
         node = self._start("head", *ports, f"--num-cpus={cpus}", f"--temp-dir={self.folder}", "--include-dashboard=true")
         wait_for("the dashboard", lambda: self._answers(node, set()), _UP_SECONDS, node.log.read_text)
         return node
 
-    def start_node(self, cpus: int, environment: Mapping[str, str] | None = None) -> Node:
-        """Start another node, and wait until the head counts it."""
+    def start_node(self, cpus: int, environment: Mapping[str, str] | None = None, host: Host | None = None) -> Node:
+        """Start another node, here or on a host with files of Ray of its own, and wait until the head counts it."""
+        if host is not None:
+            host.own(self.folder)
         # Not their number: the head still counts a node that has just died, and stops doing so at any time.
         known = self.living()
-        node = self._start("worker", f"--address={self.address}", f"--num-cpus={cpus}", environment=environment)
+        place = f"--node-ip-address={self.host if host is None else host.address}"
+        arguments = [f"--address={self.address}", f"--num-cpus={cpus}", place]
+        node = self._start("worker", *arguments, environment=environment, host=host)
         wait_for("the node", lambda: self._answers(node, known), _UP_SECONDS, node.log.read_text)
         return node
 
     def living(self) -> set[str]:
         """Nodes that the head takes for alive, by their ids."""
+        return set(self.addresses())
+
+    def addresses(self) -> dict[str, str]:
+        """Addresses of the nodes that the head takes for alive, by their ids."""
         from ray.util.state import list_nodes
 
         found = list_nodes(self.dashboard, filters=[("state", "=", "ALIVE")], raise_on_missing_output=False)
-        return {node.node_id for node in found}
+        return {node.node_id: node.node_ip for node in found}
 
     def left_over(self) -> list[psutil.Process]:
         """Living processes of the cluster, of its jobs and of its workers."""
@@ -150,16 +164,17 @@ class Nodes:
         shutil.rmtree(self.folder)
         return names
 
-    def _start(self, role: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Node:
+    def _start(self, role: str, *arguments: str, environment: Mapping[str, str] | None = None, host: Host | None = None) -> Node:
         log = self.folder / f"node_{len(self.started)}.log"
         mark = f"{self.mark}-{len(self.started)}"
         env = {**self.environment, **self.access, **_PATIENCE, **(environment or {}), _MARK: self.mark, NODE_MARK: mark}
         # Several nodes on one machine: each has ports of its own.
         own = [f"--dashboard-agent-listen-port={free_port()}", f"--metrics-export-port={free_port()}"]
-        fixed = ["--block", "--disable-usage-stats", "--node-ip-address=127.0.0.1", f"--object-store-memory={_STORE_BYTES}"]
+        fixed = ["--block", "--disable-usage-stats", f"--object-store-memory={_STORE_BYTES}"]
+        command = [*self.command(role), *fixed, *own, *arguments]
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [*self.command(role), *fixed, *own, *arguments],
+                command if host is None else host.command(*command),
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -178,10 +193,12 @@ class Nodes:
 
 
 @contextmanager
-def nodes_of(environment: Mapping[str, str], command: Callable[[str], Sequence[str]] = ray_start) -> Iterator[Nodes]:
+def nodes_of(
+    environment: Mapping[str, str], command: Callable[[str], Sequence[str]] = ray_start, host: str = "127.0.0.1"
+) -> Iterator[Nodes]:
     """A cluster without nodes yet. In the end all its processes and files are gone, or the test fails."""
     # Short: names of sockets have at most 107 characters.
-    nodes = Nodes(Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp")), environment, command=command)
+    nodes = Nodes(Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp")), environment, host, command=command)
     saved = {name: os.environ.get(name) for name in nodes.access}
     os.environ.update(nodes.access)
     try:

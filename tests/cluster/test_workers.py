@@ -113,8 +113,20 @@ def test_an_item_over_which_workers_die_again_and_again_is_named(address: str) -
         list(RayPool(address, retries=1).map(calls.die, ["x"]))
 
 
-def test_ranks_on_two_nodes_train_the_model_of_two_processes(address: str) -> None:
-    case = Case(resumable("momentum_and_schedule", ranks=2))
+def test_ranks_have_the_threads_of_ranks_of_this_machine(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    here, there = (group.run(calls.variables_in_rank, names, 2) for group in (LocalGroup(), RayGroup(address)))
+    assert there == here == [["1", "1", "2"]] * 2
+
+
+@pytest.mark.parametrize(("name", "n"), [("momentum_and_schedule", 150), ("gradmatch", 600)])
+def test_ranks_on_two_nodes_train_the_model_of_two_processes(
+    address: str, name: str, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As on machines of several cores: the downsampler solves systems by NumPy's BLAS.
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    case = Case(resumable(name, ranks=2), n)
     data = rows(case.n, 1).data(fast_path=FastPath(cache_bytes=0))
     given: dict[str, Any] = {"task": Task("class"), "seed": 7, "threads": 1, "source": "pipeline p"}
     here, there = (train_in_ranks(group, case.spec, data, **given) for group in (LocalGroup(), RayGroup(address)))
@@ -233,7 +245,9 @@ def test_nodes_that_are_alike_get_a_line_each(nodes: Nodes, address: str, deploy
     assert (shown.returncode, shown.stderr) == (0, ""), shown.stdout
     lines = shown.stdout.splitlines()
     assert len(lines) == 3
-    assert all("files ok; clock +0.00 s; Postgres ok; no GPU" in line for line in lines)
+    assert all(
+        "threads of a worker: torch 1, OpenMP 1, BLAS 1; files ok; clock +0.00 s; Postgres ok; no GPU" in line for line in lines
+    )
     assert not list((deployment.settings.home / "cluster_check").iterdir())
 
 

@@ -1,6 +1,7 @@
 """The launcher that routes runs: quoting, classes, secrets and clocks. No cluster is needed; ``tests/cluster`` has one."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -95,20 +96,31 @@ def test_a_shell_gives_the_program_what_the_launcher_wrote(tmp_path: Path) -> No
     assert "`a`" in content
 
 
-@pytest.mark.parametrize(("set_here", "found"), [("3", "3"), (None, "")])
-def test_a_run_finds_the_threads_of_the_launcher_and_not_those_of_ray(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_here: str | None, found: str
+@pytest.mark.parametrize(
+    ("set_here", "chosen", "found"),
+    [
+        ({"OMP_NUM_THREADS": "3"}, [], "3 3"),
+        ({"OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "2"}, [], "3 2"),
+        # As many threads of BLAS as this machine has cores, as BLAS has them here.
+        ({}, [], f" {len(os.sched_getaffinity(0))}"),
+        ({"OPENBLAS_NUM_THREADS": "2"}, ["OMP_NUM_THREADS=5", "OPENBLAS_NUM_THREADS=4"], "64 64"),
+    ],
+)
+def test_a_run_finds_the_threads_of_the_launcher_and_not_those_of_ray_unless_they_are_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_here: Mapping[str, str], chosen: list[str], found: str
 ) -> None:
-    if set_here is None:
-        monkeypatch.delenv("OMP_NUM_THREADS")
-    else:
-        monkeypatch.setenv("OMP_NUM_THREADS", set_here)
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in set_here.items():
+        monkeypatch.setenv(name, value)
     shown = tmp_path / "shown.sh"
-    shown.write_text('#!/bin/sh\nprintf %s "$OMP_NUM_THREADS"\n')
+    shown.write_text('#!/bin/sh\nprintf "%s %s" "$OMP_NUM_THREADS" "$OPENBLAS_NUM_THREADS"\n')
     shown.chmod(0o755)
-    with opened(tmp_path / "home", {"address": NOWHERE, "python": str(shown)}) as instance:
+    with opened(tmp_path / "home", {"address": NOWHERE, "python": str(shown), "env_vars": chosen}) as instance:
         command = ["sh", "-c", command_of(instance)]
-    environment = {"OMP_NUM_THREADS": "64", "PATH": "/usr/bin:/bin"}
+    # Those of the node; Ray would put chosen ones in their place.
+    environment = {**dict.fromkeys(names, "64"), "PATH": "/usr/bin:/bin"}
     assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == found
 
 

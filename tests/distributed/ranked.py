@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from modyn_dagster.distributed.protocols import Rank
-from modyn_dagster.errors import ConfigError, WorkerLost
+from modyn_dagster.errors import ConfigError, RanksApart
 
 #: Far longer than any test waits.
 FOREVER = 600.0
@@ -76,13 +76,13 @@ def one_dies_and_leaves_a_fork(rank: Rank, file: Path) -> None:
 def one_reports_the_loss_of_another(rank: Rank, reason: str) -> None:
     """Rank 0 finds that the other is gone before its parent can see why."""
     if rank.index == 0:
-        raise WorkerLost("rank 0 of 2", "another rank ended")
+        raise RanksApart("rank 0 of 2", 1, "connection reset")
     time.sleep(0.3)
     raise ConfigError("pipeline p", "training.ranks", 2, reason)
 
 
 def both_report_losses(rank: Rank, argument: object) -> None:
-    raise WorkerLost(f"rank {rank.index} of 2", "another rank ended")
+    raise RanksApart(f"rank {rank.index} of 2", 1, "connection reset")
 
 
 def write_down_and_wait(rank: Rank, folder: str) -> None:

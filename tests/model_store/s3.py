@@ -1,4 +1,4 @@
-"""An S3 server (moto) in a process of its own on 127.0.0.1, which checks signatures, and what opens stores on it."""
+"""An S3 server (moto) in a process of its own, by default on 127.0.0.1, which checks signatures, and what opens stores on it."""
 
 import json
 import subprocess
@@ -19,9 +19,10 @@ import json, sys
 import boto3
 from moto import settings
 from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+host = sys.argv[1]
+server = ThreadedMotoServer(host, 0, verbose=False)
 server.start()
-endpoint = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
+endpoint = f"http://{host}:{server.get_host_and_port()[1]}"
 first = {"endpoint_url": endpoint, "aws_access_key_id": "a", "aws_secret_access_key": "a", "region_name": "us-east-1"}
 boto3.client("s3", **first).create_bucket(Bucket="models")
 iam = boto3.client("iam", **first)
@@ -66,10 +67,10 @@ class S3:
 
 
 @contextmanager
-def running() -> Iterator[S3]:
-    """A server that ends with the block."""
+def running(host: str = "127.0.0.1") -> Iterator[S3]:
+    """A server at an address of this machine that ends with the block."""
     pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", _SERVER], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as server:
+    with subprocess.Popen([sys.executable, "-c", _SERVER, host], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as server:
         assert server.stdout is not None
         try:
             yield S3(**json.loads(server.stdout.readline()))

@@ -37,6 +37,7 @@ RESUMABLE: Final[dict[str, dict[str, Any]]] = {
     "rs2_without_replacement": {"downsampling": _SET | {"policy": "rs2_without_replacement"}},
     "forgetting": {"downsampling": _CHOSEN | {"policy": "forgetting"}, "optimizer": {"name": "sgd", "lr": 20}},
     "el2n": {"downsampling": _SET | {"policy": "el2n", "period": 2}},
+    "gradmatch": {"downsampling": _SET | {"policy": "gradmatch"}},
     "rho": {"downsampling": _CHOSEN | {"policy": "rho", "holdout": {"epochs": 1}}},
     "glister": {"downsampling": _CHOSEN | {"policy": "glister", "holdout": {"kind": "simple", "share": 0.2}}},
     "augmented": {

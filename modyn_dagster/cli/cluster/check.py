@@ -4,11 +4,12 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -22,6 +23,10 @@ from modyn_dagster.storage import atomic_write
 if TYPE_CHECKING:
     from modyn_dagster.pipeline.operate.node import NodeFacts
 
+Result = TypeVar("Result")
+
+#: Nodes that are asked at the same time, each by a thread.
+_AT_ONCE = 64
 #: Longest wait for the answer of a node, which may have to import torch first.
 _ANSWER_SECONDS = 60.0
 #: Rounds of asking a node for its time; the quickest answer says most.
@@ -37,7 +42,7 @@ def cluster() -> None:
 @click.option("--address", help="The head as host:port, or `auto`; default: RAY_ADDRESS, and without it this machine alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list with an object per node.")
 def check(address: str | None, as_json: bool) -> None:
-    """Compare the nodes with this process: versions, processor, shared files, clock, Postgres and GPUs.
+    """Compare the nodes with this process: versions, processor, threads, shared files, clock, Postgres and GPUs.
 
     Prints one line per node, and below what must be mended. Ends with exit code 1 when there is something.
     """
@@ -87,6 +92,7 @@ class _Answer:
         parts = [
             f"Python {facts.python}, {packages}",
             f"{facts.processor} ({facts.capability}), {facts.cores} cores",
+            f"threads of a worker: {', '.join(f'{name} {number}' for name, number in facts.threads.items())}",
             f"files {'ok' if not any(each.startswith('files') for each in self.problems) else 'not shared'}",
             f"clock {self.offset:+.2f} s",
             f"Postgres {'ok' if facts.postgres == 'ok' else 'not reached'}",
@@ -113,9 +119,12 @@ def _shared_folder(settings: Settings) -> Iterator[tuple[Path, str]]:
 
 
 def _answers(address: str | None, folder: Path, token: str) -> Iterator[_Answer]:
-    from modyn_dagster.pipeline.operate.node import NodeFacts, exchanged, node_facts
+    from modyn_dagster.distributed.processes.pool import ProcessPool
+    from modyn_dagster.pipeline.operate.node import NodeFacts, exchanged, node_facts, worker_threads
 
-    here = NodeFacts.parse(node_facts(token, f"{token}-here"))
+    with ProcessPool(1) as workers:
+        threads = next(workers.map(worker_threads, [None]))
+    here = NodeFacts.parse(node_facts(token, f"{token}-here") | {"threads": threads})
     yield _Answer("this process", here, 0.0, here.problems(here, 0.0, here.wrote))
     if address is None:
         return
@@ -123,17 +132,25 @@ def _answers(address: str | None, folder: Path, token: str) -> Iterator[_Answer]
     from modyn_dagster.distributed.on_ray.watch import node_title
 
     ray = connect(address)
-    for index, node in enumerate(sorted((each for each in ray.nodes() if each["Alive"]), key=lambda each: each["NodeID"])):
-        name = f"{token}-{index}"
+    nodes = sorted((each for each in ray.nodes() if each["Alive"]), key=lambda each: each["NodeID"])
+    names = {node["NodeID"]: f"{token}-{index}" for index, node in enumerate(nodes)}
+    asked = at_once(lambda node: _ask(ray, node, token, names[node]), list(names))
+    for node, future in zip(nodes, asked, strict=True):
         title = node_title(node["NodeManagerAddress"], node["NodeID"])
         try:
-            answer, offset = _ask(ray, node["NodeID"], token, name)
+            answer, offset = future.result()
         except ray.exceptions.RayError as error:
             yield _Answer(title, None, 0.0, [problem_of(error)])
             continue
         facts = NodeFacts.parse(answer)
-        wrote = exchanged(folder / name)
+        wrote = exchanged(folder / names[node["NodeID"]])
         yield _Answer(title, facts, offset, facts.problems(here, offset, wrote))
+
+
+def at_once(ask: Callable[[str], Result], nodes: Sequence[str]) -> "list[Future[Result]]":
+    """Ask all nodes at the same time, so that silent ones cost the wait for one; answers are in the order of the nodes."""
+    with ThreadPoolExecutor(max(1, min(len(nodes), _AT_ONCE))) as pool:
+        return [pool.submit(ask, node) for node in nodes]
 
 
 def problem_of(error: Exception) -> str:
@@ -148,11 +165,14 @@ def _ask(ray: Any, node: str, token: str, name: str) -> tuple[dict[str, Any], fl
     """Facts about a node, and the seconds that its clock is surely ahead: those beyond the time of the answer."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+    from modyn_dagster.distributed.children import thread_settings
     from modyn_dagster.pipeline.operate.node import node_clock, node_facts
 
     # No core: a busy node answers too.
-    options = {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
-    facts: dict[str, Any] = ray.get(ray.remote(node_facts).options(**options).remote(token, name), timeout=_ANSWER_SECONDS)
+    options: dict[str, Any] = {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
+    # The threads of calls with one core.
+    worker = {**options, "runtime_env": {"env_vars": thread_settings(1)}}
+    facts: dict[str, Any] = ray.get(ray.remote(node_facts).options(**worker).remote(token, name), timeout=_ANSWER_SECONDS)
     clock = ray.remote(node_clock).options(**options)
     rounds = []
     for _ in range(_ROUNDS):

@@ -4,16 +4,20 @@ Ray is imported when a process connects. Functions travel by their names, as nod
 """
 
 import os
+import re
 import time
 from typing import Any, Final
 
 from modyn_dagster.distributed.messages import unpack_answer
 from modyn_dagster.distributed.protocols import Resources
-from modyn_dagster.errors import ConfigError, MissingExtra, NoRoom, WorkerLost
+from modyn_dagster.errors import ConfigError, MissingExtra, NoRoom, WorkerLost, shortened, without_secrets
 
 #: What a call takes unless it says otherwise.
 ONE_CORE: Final = Resources()
 _LOOK_SECONDS: Final = 0.5
+_DETAIL: Final = re.compile(r"\t\w+: ")
+_LONGEST_REASON: Final = 600
+_LOOK_AT_THE_NODE: Final = "look whether that node runs and can be reached (`ray list nodes`)"
 
 
 def connect(address: str) -> Any:
@@ -80,12 +84,28 @@ def result_of(ray: Any, reference: Any, work: str) -> Any:
     try:
         answer = ray.get(reference)
     except ray.exceptions.RayError as error:
-        raise WorkerLost(work, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}") from error
+        raise _lost(work, error) from error
     return unpack_answer(answer)
 
 
 def _fits(wanted: dict[str, float], has: dict[str, float]) -> bool:
     return all(has.get(name, 0.0) >= value for name, value in wanted.items())
+
+
+def _lost(work: str, error: Exception) -> WorkerLost:
+    """Error for a call whose worker or node is gone, with what Ray knows of its end.
+
+    Args:
+        work: names the call.
+        error: a ``RayError``.
+    """
+    # Ids of actors and processes stand in lines that begin with a tab, the reason in those after them.
+    lines = [line for line in without_secrets(str(error)).splitlines() if line.strip() and not _DETAIL.match(line)]
+    text = shortened(" ".join(line.strip() for line in lines), _LONGEST_REASON)
+    cause = f"{type(error).__name__}: {text}"
+    if "node has died" in text or type(error).__name__ == "NodeDiedError":
+        return WorkerLost(work, cause, _LOOK_AT_THE_NODE)
+    return WorkerLost(work, cause)
 
 
 def _text(resources: dict[str, float]) -> str:

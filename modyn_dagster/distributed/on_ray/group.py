@@ -4,20 +4,31 @@ Ray Train does more: it restarts ranks from its own checkpoints, and keeps its o
 so plain actors in a placement group are enough.
 """
 
+import os
 import socket
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
-from modyn_dagster.distributed.codec import encode
+import psutil
+
+from modyn_dagster.distributed.children import thread_settings
+from modyn_dagster.distributed.codec import decode, encode
 from modyn_dagster.distributed.messages import answer_call, pack_call
 from modyn_dagster.distributed.on_ray.cluster import ONE_CORE, bundle_of, connect, options_of, require_room, result_of
 from modyn_dagster.distributed.protocols import Rank, Resources
-from modyn_dagster.errors import NoRoom
+from modyn_dagster.errors import NoRoom, RanksApart
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _LOOK_SECONDS: Final = 1.0
+#: Seconds in which a rank whose failure explains that of another one is waited for.
+_GRACE: Final = 3.0
+#: Interface of gloo and NCCL. Without them they take the one that the name of the machine leads to, often the loopback interface,
+#: which no other machine reaches. NCCL takes a name for the beginning of one, unless ``=`` stands before it.
+_INTERFACES: Final = {"GLOO_SOCKET_IFNAME": "{}", "NCCL_SOCKET_IFNAME": "={}"}
 
 
 class RayGroup:
@@ -67,11 +78,13 @@ class RayGroup:
             remove_placement_group(group)
 
 
-class _RankProcess:
+class RankProcess:
     """Process of one rank, as an actor."""
 
     def call(self, packed: bytes, place: bytes | None = None) -> bytes:
-        """Answer a packed call, in a place among the ranks."""
+        """Answer a packed call, in a place among the ranks, which other machines can reach."""
+        if place is not None:
+            use_interface_towards(decode(place).address)
         return answer_call(packed, place, secrets=False)
 
 
@@ -85,18 +98,62 @@ def meeting_point(_: None) -> str:
         return f"tcp://{host}:{probe.getsockname()[1]}"
 
 
+def use_interface_towards(address: str) -> None:
+    """Let gloo and NCCL use the interface towards a meeting point, in this process; one that its node names already stays.
+
+    Args:
+        address: ``tcp://host:port``.
+    """
+    place = urlsplit(address)
+    interface = interface_towards(str(place.hostname), int(place.port or 0))
+    if interface is not None:
+        for name, value in _INTERFACES.items():
+            os.environ.setdefault(name, value.format(interface))
+
+
+def interface_towards(host: str, port: int) -> str | None:
+    """Name of the interface with the address that this machine has for another one; None where no way leads there.
+
+    >>> interface_towards("127.0.0.1", 6379)
+    'lo'
+    """
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            # A connection of datagrams sends nothing.
+            probe.connect(target)
+            own = probe.getsockname()[0]
+    except OSError:
+        return None
+    interfaces = psutil.net_if_addrs().items()
+    return next((name for name, addresses in interfaces if any(each.address == own for each in addresses)), None)
+
+
 def _actor(ray: Any, group: Any, place: int, resources: Resources) -> Any:
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=place)
-    return ray.remote(_RankProcess).options(scheduling_strategy=strategy, max_restarts=0, **options_of(resources)).remote()
+    options = {"max_restarts": 0, "runtime_env": {"env_vars": thread_settings(resources.cpus)}, **options_of(resources)}
+    return ray.remote(RankProcess).options(scheduling_strategy=strategy, **options).remote()
 
 
 def _results(ray: Any, calls: list[Any], work: str) -> list[Any]:
-    """Results by rank. The first rank that fails ends the others: they might wait for it in a collective call."""
-    waiting = list(calls)
-    while waiting:
-        done, waiting = ray.wait(waiting, num_returns=1, timeout=_LOOK_SECONDS)
+    """Results by rank. The first rank that fails ends the others: they might wait for it in a collective call.
+
+    A rank may report that it does not reach another one before the end of that one is seen here, so such a report waits for
+    what explains it.
+    """
+    waiting, results = list(calls), {}
+    report: RanksApart | None = None
+    until: float | None = None
+    while waiting and (until is None or monotonic() < until):
+        timeout = _LOOK_SECONDS if until is None else max(0.0, min(_LOOK_SECONDS, until - monotonic()))
+        done, waiting = ray.wait(waiting, num_returns=1, timeout=timeout)
         for reference in done:
-            result_of(ray, reference, work)
-    return [result_of(ray, reference, work) for reference in calls]
+            try:
+                results[reference] = result_of(ray, reference, work)
+            except RanksApart as error:
+                report, until = report or error, until or monotonic() + _GRACE
+    if report is not None:
+        raise report
+    return [results[reference] for reference in calls]

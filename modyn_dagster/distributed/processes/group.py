@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final, TypeVar, cast
 from modyn_dagster.distributed.children import Child, await_output, end_all, ending_of, start_child, thread_settings
 from modyn_dagster.distributed.messages import function_of_rank, pack_call, receive, send, unpack_answer
 from modyn_dagster.distributed.protocols import Rank, Resources
-from modyn_dagster.errors import ConfigError, WorkerLost
+from modyn_dagster.errors import ConfigError, RanksApart, WorkerLost
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -91,12 +91,12 @@ class _Member:
 def _results(members: Sequence[_Member]) -> list[Any]:
     """Results by rank; raises the error of the first rank that fails.
 
-    A rank may report that it lost another one before the end of that one is seen here, so such a report waits for what
-    explains it.
+    A rank may report that it does not reach another one before the end of that one is seen here, so such a report waits for
+    what explains it.
     """
     waiting = {member.answers.fileno(): member for member in members}
     results: dict[int, Any] = {}
-    report: WorkerLost | None = None
+    report: RanksApart | None = None
     until: float | None = None
     while waiting and (until is None or monotonic() < until):
         ready = wait(list(waiting), _LOOK if until is None else min(_LOOK, max(0.0, until - monotonic())))
@@ -104,7 +104,7 @@ def _results(members: Sequence[_Member]) -> list[Any]:
             answer = member.answer()
             try:
                 results[member.place.index] = unpack_answer(answer)
-            except WorkerLost as error:
+            except RanksApart as error:
                 report, until = report or error, until or monotonic() + _GRACE
     if report is not None:
         raise report

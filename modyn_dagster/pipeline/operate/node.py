@@ -1,4 +1,4 @@
-"""Facts about a node: versions, processor, shared files, clock, Postgres and GPUs, gathered in a process there."""
+"""Facts about a node: versions, processor, threads, shared files, clock, Postgres and GPUs, gathered in a process there."""
 
 import os
 import platform
@@ -20,6 +20,7 @@ from modyn_dagster.storage import atomic_write
 FOLDER: Final = "cluster_check"
 #: Packages that decide bits, or that must be the same to talk to each other.
 PACKAGES: Final = ("modyn-dagster", "torch", "numpy", "dagster", "ray")
+_LIBRARIES: Final = {"openmp": "OpenMP", "blas": "BLAS"}
 _FINE: Final = "ok"
 _SHARED: Final = "MODYN_HOME must be one folder that all nodes share, or MODYN_FILES one store"
 #: Clocks that differ by more confuse the order of events in logs.
@@ -37,6 +38,7 @@ class NodeFacts:
         processor: model name.
         capability: instructions that torch uses.
         cores: number of cores.
+        threads: number of threads of a worker there with one core, by library; see ``worker_threads``.
         gpus: names of the GPUs.
         files: ``ok``, or why the file of the asking process cannot be read, or none be written for it.
         wrote: content that this node wrote for the asking process.
@@ -49,6 +51,7 @@ class NodeFacts:
     processor: str
     capability: str
     cores: int
+    threads: dict[str, int]
     gpus: tuple[str, ...]
     files: str
     wrote: str
@@ -85,6 +88,13 @@ class NodeFacts:
         ]:
             if mine != there:
                 found.append(f"{name} {mine!r} differs from {there!r} here: results may differ in bits; use nodes of one type")
+        for library, number in here.threads.items():
+            if self.threads.get(library) != number:
+                found.append(
+                    f"threads of {library}: a worker has {self.threads.get(library)}, and {number} here: results may differ in "
+                    "bits; set OPENBLAS_NUM_THREADS where runs are started and at `ray start` to at most the cores of the "
+                    "smallest node"
+                )
         if self.files != _FINE:
             found.append(f"files: {self.files}; {_SHARED}")
         elif wrote != self.wrote:
@@ -119,12 +129,31 @@ def node_facts(token: str, name: str) -> dict[str, Any]:
         processor=environment.processor,
         capability=environment.cpu_capability,
         cores=len(os.sched_getaffinity(0)),
+        threads=worker_threads(),
         gpus=gpus,
         files=_exchange(exchange_folder(settings), token, name, wrote),
         wrote=wrote,
         postgres=_postgres(settings),
     )
     return facts.to_json()
+
+
+def worker_threads(_: None = None) -> dict[str, int]:
+    """Number of threads of torch, OpenMP and NumPy's BLAS in this process: that of a worker, whose environment says it.
+
+    BLAS takes no more than the node has cores, whatever it is told.
+    """
+    import numpy as np
+    import torch
+    from threadpoolctl import threadpool_info
+
+    # NumPy's library has to be loaded, and used once, to be there.
+    np.ones((2, 2)) @ np.ones((2, 2))
+    found = {"torch": torch.get_num_threads()}
+    for pool in threadpool_info():
+        name = _LIBRARIES.get(pool["user_api"], pool["user_api"])
+        found[name] = max(found.get(name, 0), pool["num_threads"])
+    return found
 
 
 def node_clock(_: None = None) -> float:

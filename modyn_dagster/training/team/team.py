@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fastpath.order import part_sizes
 from modyn_dagster.distributed.protocols import Rank
-from modyn_dagster.errors import TrainingError, WorkerLost
+from modyn_dagster.errors import RanksApart, TrainingError, one_line
 from modyn_dagster.training.states import packed, unpacked
 
 Told = TypeVar("Told")
@@ -103,12 +103,11 @@ class Team:
         return received
 
     def told(self, message: Callable[[], Told]) -> Told:
-        """Return the result of a message; ``WorkerLost`` where another rank does not take part in it."""
+        """Return the result of a message; ``RanksApart`` where another rank does not take part in it."""
         try:
             return message()
         except RuntimeError as error:
-            cause = f"another rank ended, or did not answer within {self.timeout:g} s"
-            raise WorkerLost(f"rank {self.index} of {self.size}", cause) from error
+            raise RanksApart(f"rank {self.index} of {self.size}", self.timeout, one_line(error)) from error
 
 
 def backend_for(device: torch.device) -> str:
@@ -121,7 +120,7 @@ def team_of(rank: Rank, device: torch.device, *, timeout: float) -> Iterator[Tea
     """Meet the other ranks, and part at the end. ``timeout`` is the longest wait for another rank, in seconds.
 
     Raises:
-        WorkerLost: the others did not come.
+        RanksApart: the others did not come, or cannot be reached.
     """
     team = Team(rank.index, rank.size, device, timeout)
     place: dict[str, Any] = {"init_method": rank.address, "rank": rank.index, "world_size": rank.size}
