@@ -206,7 +206,7 @@ def test_a_rollback_moves_the_aliases_at_once_also_after_a_promotion_while_mlflo
     versions = numbers(mlflow_uri)
     old = versions[first.model_hash]
     assert f"MLflow: version {max(versions.values())} is current now; version {old} is champion and live now" in text
-    assert open_client(mlflow_uri).get_model_version_by_alias("asked", "live").version == old
+    assert int(open_client(mlflow_uri).get_model_version_by_alias("asked", "live").version) == old
 
 
 @pytest.mark.soak("screens")
@@ -224,7 +224,7 @@ def test_an_alias_that_a_person_has_moved_in_mlflow_stays_and_the_commands_say_s
     client.set_registered_model_alias("asked", "champion", str(other))
     text = done("rollback", "asked")
     assert f"MLflow: version {old} is live now; asked: alias champion was moved by hand to version {other}" in text
-    assert client.get_model_version_by_alias("asked", "champion").version == other
+    assert int(client.get_model_version_by_alias("asked", "champion").version) == other
     assert world.reread(first.run_id).champion_model == first.model_hash
     client.delete_registered_model_alias("asked", "champion")
     assert f"version {new} is champion and live now" in done("promote", passed.partition_key)
@@ -232,7 +232,8 @@ def test_an_alias_that_a_person_has_moved_in_mlflow_stays_and_the_commands_say_s
 
 def numbers(uri: str) -> dict[str, int]:
     """Numbers of the versions in MLflow by their models."""
-    return {version.tags["modyn/model"]: version.version for version in open_client(uri).search_model_versions("name = 'asked'")}
+    found = open_client(uri).search_model_versions("name = 'asked'")
+    return {version.tags["modyn/model"]: int(version.version) for version in found}
 
 
 def test_mistakes_are_told_in_one_sentence(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

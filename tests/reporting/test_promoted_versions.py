@@ -1,6 +1,6 @@
 """Pipelines that promote models, in MLflow, in the catalog's history and in summaries: the champion is the live model."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 import sqlalchemy as sa
@@ -9,10 +9,12 @@ from mlflow import MlflowClient
 from modyn_dagster.catalog.results.models import model
 from modyn_dagster.catalog.results.promotions import insert_promotions, live_at, promotion
 from modyn_dagster.catalog.triggers import TriggerRow
+from modyn_dagster.pipeline.operate.events import events_since
 from modyn_dagster.reporting.mlflow.registry import registered_models
 from modyn_dagster.reporting.mlflow.registry.withdrawn import mark_withdrawn
 from modyn_dagster.reporting.mlflow.tracker import Tracker
 from modyn_dagster.reporting.summary import summarise_run
+from modyn_dagster.spec.notification.notify import NotifySpec, ScoreFloor
 from tests.reporting.story import Story, year
 from tests.reporting.test_registered_models import alias, client, day, trained, versions
 from tests.variants import represented
@@ -164,6 +166,25 @@ def test_the_served_composite_is_the_champion_of_the_time(live: Story) -> None:
     assert summary.mean_active is not None
     assert summary.mean_served is not None
     assert summary.mean_served < summary.mean_active
+
+
+@pytest.mark.parametrize(("live_model", "told"), [("champion", [0.3, 0.4]), ("newest", [0.1])])
+def test_notifications_judge_the_live_model_on_each_interval(
+    shared_engine: sa.Engine, story: Story, live_model: str, told: list[float]
+) -> None:
+    live = Story(shared_engine, story.pipeline, mode="live", promotion={"metric": "log_loss"}, live=live_model)
+    first, second, third = live.train(10, year(1)), live.train(20, year(2)), live.train(30, year(3))
+    live.score(first, {3: 0.3, 4: 0.9, 5: 0.35})
+    live.score(second, {3: 0.9, 4: 0.8, 5: 0.4})
+    live.score(third, {3: 0.9, 4: 0.1, 5: 0.9})
+    crowned(live, first, datetime.now(UTC), 2)
+    crowned(live, second, datetime.now(UTC), 4.5, "shadow", first)
+    below = ScoreFloor.model_validate({"metric": "accuracy", "floor": 0.5})
+    with live.engine.connect() as conn:
+        events = events_since(conn, live.run, "d", NotifySpec(hook="tests.pipeline.hooks:hook", score_below=below), day(-20_000))
+        bad = [event for event in events if event.kind == "score_below"]
+    assert [event.score for event in bad] == told
+    assert all("of the live model is below 0.5" in event.text for event in bad)
 
 
 def test_without_promotion_nothing_is_served(story: Story) -> None:
