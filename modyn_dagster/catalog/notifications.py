@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from modyn_dagster.catalog.database.mapping import Default, Mark, References, created_column, list_rows, table
+from modyn_dagster.catalog.database.mapping import Created, Default, Mark, References, list_rows, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class NotificationRow:
             ``score 2 accuracy 2024-01-03T00:00:00+00:00``.
         hook: target of the channel: import path of the hook, origin of the webhook's address, or program of the command.
         told_at: time of the call that succeeded or was the last; None while another call is due.
+        created_at: time of the first call.
         channel: ``hook``, ``webhook`` or ``command``; rows from before there were several are of the hook.
     """
 
@@ -29,12 +30,13 @@ class NotificationRow:
     tries: int
     error: str | None
     told_at: datetime | None
+    created_at: Created
     channel: Annotated[str, Mark.APPENDED, Default("hook")]
 
 
 _KEY: Final = ("run_id", "event", "channel")
 
-notification: Final = table("notification", NotificationRow, created_column())
+notification: Final = table("notification", NotificationRow)
 # Afterwards: an appended column stands behind all items.
 notification.append_constraint(sa.UniqueConstraint(*_KEY))
 

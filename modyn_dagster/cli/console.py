@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from modyn_dagster.values.moments import parse_moment
+
 if TYPE_CHECKING:
     from modyn_dagster.reporting.terminal import TerminalTable
 
@@ -41,9 +43,8 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         """Parse a time and convert it to UTC; anything else is wrong usage."""
         try:
-            moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-            return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-        except (ValueError, OverflowError):
+            return value if isinstance(value, datetime) else parse_moment(value)
+        except ValueError:
             self.fail(f"{value!r} is no moment like 2026-03-31, 2026-03-31T14:05 or 2026-03-31T14:05:09.25+02:00", param, ctx)
 
 

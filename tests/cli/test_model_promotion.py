@@ -16,6 +16,7 @@ from modyn_dagster.catalog.results.promotions import PromotionRow, gate_of, list
 from modyn_dagster.catalog.runs import get_run, live_run, move_run, pipeline_run
 from modyn_dagster.cli import main
 from modyn_dagster.evaluation.promotion.succession import crowned
+from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.page.records import read_report
 from modyn_dagster.reporting.promotion.live_history import read_history
 from modyn_dagster.reporting.promotion.tables import live_table
@@ -190,6 +191,51 @@ def test_a_rollback_loads_the_earlier_model_first_and_the_champion_stays_where_i
     assert world.reread(first.run_id).champion_model == passed.model_hash
 
 
+def test_a_rollback_moves_the_aliases_at_once_also_after_a_promotion_while_mlflow_was_down(
+    world: World, mlflow_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [first], passed = in_state(world, "champion"), in_state(world, "passed")[-1]
+    monkeypatch.setenv("MODYN_MLFLOW_URI", "http://127.0.0.1:9")
+    text = done("promote", passed.partition_key)
+    assert "http://127.0.0.1:9" in text
+    assert "; the change holds, and the next evaluation moves the aliases" in text
+    assert world.reread(first.run_id).champion_model == passed.model_hash
+
+    monkeypatch.setenv("MODYN_MLFLOW_URI", mlflow_uri)
+    text = done("rollback", "asked")
+    versions = numbers(mlflow_uri)
+    old = versions[first.model_hash]
+    assert f"MLflow: version {max(versions.values())} is current now; version {old} is champion and live now" in text
+    assert int(open_client(mlflow_uri).get_model_version_by_alias("asked", "live").version) == old
+
+
+@pytest.mark.soak("screens")
+def test_an_alias_that_a_person_has_moved_in_mlflow_stays_and_the_commands_say_so(
+    world: World, mlflow_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = open_client(mlflow_uri)
+    [first], passed = in_state(world, "champion"), in_state(world, "passed")[-1]
+    monkeypatch.setenv("MODYN_MLFLOW_URI", mlflow_uri)
+    text = done("promote", passed.partition_key)
+    versions = numbers(mlflow_uri)
+    old, new = versions[first.model_hash], versions[passed.model_hash]
+    assert f"version {new} is champion and live now" in text
+    other = next(number for number in versions.values() if number not in (old, new))
+    client.set_registered_model_alias("asked", "champion", str(other))
+    text = done("rollback", "asked")
+    assert f"MLflow: version {old} is live now; asked: alias champion was moved by hand to version {other}" in text
+    assert int(client.get_model_version_by_alias("asked", "champion").version) == other
+    assert world.reread(first.run_id).champion_model == first.model_hash
+    client.delete_registered_model_alias("asked", "champion")
+    assert f"version {new} is champion and live now" in done("promote", passed.partition_key)
+
+
+def numbers(uri: str) -> dict[str, int]:
+    """Numbers of the versions in MLflow by their models."""
+    found = open_client(uri).search_model_versions("name = 'asked'")
+    return {version.tags["modyn/model"]: int(version.version) for version in found}
+
+
 def test_mistakes_are_told_in_one_sentence(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     [first] = in_state(world, "champion")
     assert "there is none to go back to" in refused("rollback", "asked")
@@ -199,8 +245,8 @@ def test_mistakes_are_told_in_one_sentence(world: World, monkeypatch: pytest.Mon
     assert "000009-000001" in refused("promote", "000009-000001")
     assert "must be the name of a person" in refused("promote", first.partition_key, "--as", "gate")
     assert "had no champion at 1999-01-01" in refused("promote", "asked", "--at", "1999-01-01")
-    assert "give one of --trigger and --at" in refused("promote", "asked", "--at", "1999-01-01", "--trigger", "1")
-    assert "give one of --to, --trigger and --at" in refused("rollback", "asked", "--to", "ab", "--trigger", "1")
+    assert "must be named in one way" in refused("promote", "asked", "--at", "1999-01-01", "--trigger", "1")
+    assert "must be named in one way" in refused("rollback", "asked", "--to", "ab", "--trigger", "1")
     assert "no run of asked with id 7" in refused("history", "asked", "--run", "7")
     assert "plain has not run yet" in refused("history", "plain")
     assert "plain has no open live run" in refused("rollback", "plain")

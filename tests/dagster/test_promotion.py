@@ -15,15 +15,18 @@ from modyn_dagster.assets.metadata.entries import DETAILS
 from modyn_dagster.build import build_definitions
 from modyn_dagster.catalog.database.urls import database_url
 from modyn_dagster.catalog.results.promotions import PromotionRow, gate_of, list_promotions
-from modyn_dagster.catalog.runs import RunRow, live_run
+from modyn_dagster.catalog.runs import RunRow, list_runs, live_run
 from modyn_dagster.evaluation.promotion.state import ROLLBACK, GateState
 from modyn_dagster.pipeline.promotion.actions import act
 from modyn_dagster.pipeline.promotion.decided_trial import decided_trial
+from modyn_dagster.reporting.promotion.live_history import read_history
+from modyn_dagster.reporting.promotion.tables import live_table
+from modyn_dagster.reporting.tables import ABSENT
 from modyn_dagster.settings import Settings
 from tests.conftest import TEMPLATE, RunningServer
 from tests.dagster.conftest import opened
 from tests.dagster.face import Face, deliver, error_of
-from tests.projects.tiny import amount, batch_text, write_project
+from tests.projects.tiny import DATASET, amount, batch_text, write_pipeline, write_project
 
 PIPELINE = "asked"
 TRIGGERING = f"triggering__{PIPELINE}"
@@ -113,10 +116,38 @@ def test_the_job_says_what_is_wrong_and_rejects(lived: Face) -> None:
     assert "there is none to go back to" in error_of(launched(face, action="rollback", who="ann"))
     assert "must be the name of a person" in error_of(launched(face, action="promote", trigger=str(passed), who=" "))
     assert "000009-000001" in error_of(launched(face, action="promote", trigger="000009-000001", who="ann"))
+    assert "promotion: at: must be a time like 2026-03-31" in error_of(launched(face, action="rollback", at="noon", who="ann"))
+    assert "had no champion at 1999-01-01" in error_of(launched(face, action="rollback", at="1999-01-01", who="ann"))
+    both = launched(face, action="rollback", at="2026-01-01", trigger="0", who="ann")
+    assert "must be named in one way: by its id, by its trigger, or by a time" in error_of(both)
     result = launched(face, action="reject", trigger=f"{run_of(face).id:06d}-{shadow:06d}", who="ann")
     assert result.success, error_of(result)
     assert shadow not in in_state(face, "shadow")
     assert len(shown(face)) == 1
+
+
+def observed(face: Face) -> list[dict[str, Any]]:
+    """Metadata of every observation of the champion, the oldest first."""
+    records = face.instance.fetch_observations(dg.AssetKey(CHAMPION), limit=100, ascending=True).records
+    events = [record.asset_observation for record in records]
+    return [{name: value.value for name, value in event.metadata.items()} for event in events if event is not None]
+
+
+def test_what_was_live_when_has_the_scores_of_now_though_the_champion_stays(lived: Face) -> None:
+    face = lived
+    [change], scores = shown(face), observed(face)
+    assert change["what was live when"].splitlines()[2].endswith(f"| {ABSENT} |"), "at its promotion it had no score"
+    with face.platform.transaction() as conn:
+        found = read_history(conn, run_of(face))
+    assert found is not None
+    now = found.periods[-1]
+    assert now.score is not None
+    assert (scores[-1]["Score then"], scores[-1]["intervals"]) == (float(f"{now.score:.4g}"), now.n_intervals)
+    assert f"{now.score:.4f} ({now.n_intervals})" in scores[-1]["what was live when"]
+    assert [each["intervals"] for each in scores] == sorted({each["intervals"] for each in scores}), "only what is new is shown"
+    again = face.materialize(CHAMPION)
+    assert again.success, error_of(again)
+    assert (len(shown(face)), observed(face)) == (1, scores)
 
 
 @pytest.mark.soak("screens")
@@ -181,6 +212,33 @@ def test_every_change_is_shown_once_whoever_made_it_and_the_check_has_the_pictur
     np.testing.assert_allclose(
         [path.mean[-1], path.lower[-1], path.upper[-1]], [verdict.difference, verdict.bounds.lower, verdict.bounds.upper]
     )
+
+
+@pytest.mark.soak("screens")
+def test_a_replay_shows_its_champions_with_their_history_where_the_pipeline_was_never_live(face: Face, project: Path) -> None:
+    days = [f"day_{day:02d}" for day in range(DAYS)]
+    write_pipeline(project, amount(PIPELINE, every=60) | {"promotion": RULES | {"approve": "automatic"}})
+    for day, key in enumerate(days):
+        deliver(project, key, batch_text(day))
+    face.tick("new_data__tiny", face.tick("new_data__tiny").cursor)
+    for asset in ((DATASET, "samples"), (PIPELINE, "replay")):
+        result = face.materialize(asset, batches=(days[0], days[-1]))
+        assert result.success, error_of(result)
+    with face.platform.transaction() as conn:
+        [run] = list_runs(conn, PIPELINE)
+        found, events = read_history(conn, run), list_promotions(conn, run.id)
+    assert found is not None
+    champions = [event for event in events if event.state == "champion"]
+    assert len(champions) > 1
+    assert [(each["Trigger"], each["Reason"]) for each in shown(face)] == [
+        (each.partition_key, each.reason) for each in champions
+    ]
+    [(passed, sentence, _)] = checks(face)  # Dagster keeps the last result of a run.
+    assert (passed, sentence) == (True, champions[-1].reason)
+    # All changes were shown at the end, with the scores of the end.
+    assert (shown(face)[-1]["what was live when"], observed(face)) == (live_table(found).markdown(), [])
+    assert [each.period.began.number for each in found.periods] == [each.number for each in champions]
+    assert all(each.score is not None for each in found.periods[:-1])
 
 
 def test_pipelines_that_promote_have_the_asset_with_its_check_and_the_job_and_no_others_have(project: Path, home: Path) -> None:

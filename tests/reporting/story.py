@@ -60,12 +60,15 @@ class Story:
         mode: runs.Mode = "replay",
         seed: int = 0,
         promotion: Mapping[str, Any] | None = None,
+        live: str | None = None,
         **evaluation: Any,
     ) -> None:
         self.engine = engine
         content = spec_content(pipeline, **evaluation)
         if promotion is not None:
             content["promotion"] = dict(promotion)
+        if live is not None:
+            content["live"] = live
         hashed = spec_hash(parse_spec(content, PipelineSpec, source="story"))
         with engine.begin() as conn:
             dataset_id = ensure_dataset(conn, DATASET).id

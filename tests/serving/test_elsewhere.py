@@ -12,7 +12,12 @@ import fsspec.config
 import pytest
 from s3fs import S3FileSystem
 
+from modyn_dagster.assets.promotion.by_hand import decide_by_hand
 from modyn_dagster.errors import VersionUnavailable
+from modyn_dagster.pipeline.promotion.actions import Action
+from modyn_dagster.pipeline.promotion.wishes import PlaceOfModel
+from modyn_dagster.reporting.mlflow.client import open_client
+from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.serving import load_live
 from tests.conftest import RunningServer
 from tests.model_store.s3 import S3, running
@@ -34,6 +39,11 @@ except VersionUnavailable as error:
     sys.exit(str(error))
 model = mlflow.pyfunc.load_model(f"models:/{name}@current")
 print(model.predict(columns, params={"output": "outputs"}).tobytes().hex())
+"""
+_LIVE: Final = """
+import sys
+from modyn_dagster.serving import load
+print(load(sys.argv[1], "live").version.model)
 """
 ROWS: Final = {"x": [0.5, -2.0], "y": [-1.0, 3.0]}
 
@@ -128,3 +138,42 @@ def test_another_process_serves_from_the_object_store_and_mlflow_over_http(s3: S
         refused = ask(environment_of(s3.but(key="nobody"), address, **here))
     assert refused.returncode == 1
     assert "cannot be read" in refused.stderr.splitlines()[-1]
+
+
+@pytest.mark.soak("production")
+def test_promotion_and_rollback_move_the_aliases_over_http_and_another_process_serves_the_champion_from_the_object_store(
+    s3: S3, postgres_server: RunningServer, mlflow_uri: str, tmp_path: Path
+) -> None:
+    rules = {"metric": "accuracy", "min_samples": 10, "confidence": 0.6, "approve": "manual"}
+    content = amount(f"p_{secrets.token_hex(4)}", every=40, model_store={"root": s3.fresh_url()}, promotion=rules)
+    with (
+        keys_of(s3),
+        four_days(postgres_server, mlflow_uri, tmp_path, content) as served,
+        tracking_server(mlflow_uri, tmp_path) as address,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        # The record of a version names the store as this process sees it.
+        patch.setenv("MODYN_HOME", str(served.world.settings.home))
+        name, platform = name_of(served), served.world.platform
+        served.world.live_until_idle(name)
+        run, models = served.world.run(name, "live"), served.models(name)
+        here = {"HOME": str(tmp_path), "MODYN_PROJECT": str(tmp_path / "nowhere")}
+
+        def decided(action: Action, trigger: int | None) -> str:
+            place = PlaceOfModel(served.world.reread(run.id), trigger)
+            return decide_by_hand(platform, MlflowResource(tracking_uri=address), action, place, "ann", "").sentences[-1]
+
+        def served_elsewhere() -> str:
+            command, environment = [sys.executable, "-c", _LIVE, name], environment_of(s3, address, **here)
+            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            return done.stdout.split()[-1]
+
+        newest, first = models[-1], models[0]
+        assert f"MLflow: version {len(models)} is current and champion and live now" in decided("promote", newest.ordinal)
+        assert served_elsewhere() == newest.hash
+        assert "MLflow: version 1 is champion and live now" in decided("rollback", None)
+        assert served_elsewhere() == first.hash
+        open_client(address).set_registered_model_alias(name, "champion", "2")
+        assert "alias champion was moved by hand to version 2" in decided("promote", newest.ordinal)
+        assert served_elsewhere() == newest.hash, "the alias live follows the catalog"

@@ -8,14 +8,18 @@ import dagster as dg
 from modyn_dagster.assets.metadata.batches import time_text
 from modyn_dagster.assets.metadata.entries import REASON, details, in_order, rounded
 from modyn_dagster.catalog.results.promotions import PromotionRow
+from modyn_dagster.values.digest import json_digest
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.runs import RunRow
     from modyn_dagster.pipeline.platform import Platform
+    from modyn_dagster.reporting.promotion.live_history import LiveHistory
 
 #: Names in the details of a materialization by which the last change that is shown is found again.
 RUN: Final = "run_id"
 EVENT: Final = "event"
+#: Name in the details of a materialization or observation of a digest of the periods that it shows.
+HISTORY: Final = "history"
 #: Periods in the table; the report and ``model history`` have all.
 _MOST_PERIODS: Final = 30
 
@@ -33,7 +37,6 @@ def champion_metadata(
     """
     from modyn_dagster.evaluation.promotion.history import deciding_event
     from modyn_dagster.reporting.promotion.live_history import read_history
-    from modyn_dagster.reporting.promotion.tables import live_table
 
     with platform.transaction() as conn:
         history = read_history(conn, run, until=change.number)
@@ -45,10 +48,37 @@ def champion_metadata(
         "Who": change.actor,
         **_numbers(deciding_event(events, change)),
     }
-    if history is not None:
-        metadata["what was live when"] = dg.MetadataValue.md(live_table(history, most=_MOST_PERIODS).markdown())
     names = {"run": run.title, RUN: run.id, EVENT: change.number, "model": change.model_hash, "clock": str(change.created_at)}
+    if history is not None:
+        metadata["what was live when"] = _live_markdown(history)
+        names[HISTORY] = history_digest(run, history)
     return in_order(metadata) | details(names)
+
+
+def score_metadata(run: "RunRow", history: "LiveHistory") -> dict[str, Any]:
+    """Metadata of an observation of the champion: its score until now, to plot over time, and what was live when.
+
+    Args:
+        run: the live run.
+        history: its promotions, with a champion.
+    """
+    now = history.periods[-1]
+    metadata: dict[str, Any] = {"Champion": now.period.began.model_hash[:12], "Trigger": now.period.began.partition_key}
+    if now.score is not None:
+        metadata["Score then"] = rounded(now.score)
+    metadata |= {"intervals": now.n_intervals, "what was live when": _live_markdown(history)}
+    return in_order(metadata) | details({"run": run.title, RUN: run.id, HISTORY: history_digest(run, history)})
+
+
+def history_digest(run: "RunRow", history: "LiveHistory") -> str:
+    """Digest of the champions of a run, with their scores."""
+    return json_digest([run.id, [each.to_json() for each in history.periods]])
+
+
+def _live_markdown(history: "LiveHistory") -> dg.MetadataValue[Any]:
+    from modyn_dagster.reporting.promotion.tables import live_table
+
+    return dg.MetadataValue.md(live_table(history, most=_MOST_PERIODS).markdown())
 
 
 def champion_check(

@@ -1,21 +1,20 @@
 """The job ``promotion__<pipeline>``: a person approves, rejects or rolls back in Dagster's launchpad."""
 
 import re
+from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypedDict
 
 import dagster as dg
 from pydantic import Field
 
-from modyn_dagster.assets.promotion.aliases import aliases_moved
+from modyn_dagster.assets.promotion.by_hand import chosen_place, decide_by_hand
 from modyn_dagster.assets.promotion.shown import report_champions
 from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.errors import ConfigError
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
-
-if TYPE_CHECKING:
-    from modyn_dagster.pipeline.platform import Platform
-    from modyn_dagster.pipeline.promotion.wishes import PlaceOfModel
+from modyn_dagster.values.moments import parse_moment
 
 _NUMBER: Final = re.compile(r"\d{1,6}")
 
@@ -41,6 +40,10 @@ class PromotionConfig(dg.Config):
         description="Model, by the partition key or the number of its trigger, or by its id. A rollback without it goes to the "
         "champion before.",
     )
+    at: str = Field(
+        "",
+        description="The same by time: the champion at a moment of the clock, in ISO 8601, in UTC unless it names a time zone.",
+    )
     note: str = Field("by hand", description="Reason, for the history.")
     who: str = Field(description="Your name, for the history.")
 
@@ -55,20 +58,14 @@ def promotion_job(assets: PipelineAssets) -> dg.JobDefinition:
     def decide(
         context: dg.OpExecutionContext, config: PromotionConfig, modyn: PlatformResource, modyn_mlflow: MlflowResource
     ) -> None:
-        from modyn_dagster.pipeline.promotion.wishes import carry_out
-        from modyn_dagster.reporting.promotion.tables import change_text
-
         platform = modyn.platform()
-        place = _place(platform, pipeline, config.trigger)
-        done = carry_out(platform, config.action.value, place, config.who, config.note)
-        for event in done.events:
-            context.log.info(change_text(event))
-        if not done.events:
-            context.log.info("nothing to do: that is so already")
-        else:
-            context.log.info(aliases_moved(platform, modyn_mlflow, done.run))
+        with platform.transaction() as conn:
+            place = chosen_place(conn, platform, pipeline, **_named(config))
+        done = decide_by_hand(platform, modyn_mlflow, config.action.value, place, config.who, config.note)
+        for sentence in done.sentences:
+            context.log.info(sentence)
         report_champions(context.instance, assets, platform)
-        context.add_output_metadata({"champion": done.run.champion_model or "", "changes": len(done.events)})
+        context.add_output_metadata({"champion": done.run.champion_model or "", "changes": done.n_changes})
 
     @dg.job(
         name=f"promotion__{pipeline}",
@@ -82,12 +79,24 @@ def promotion_job(assets: PipelineAssets) -> dg.JobDefinition:
     return job
 
 
-def _place(platform: "Platform", pipeline: str, text: str) -> "PlaceOfModel":
-    """Model of the open live run by a partition key, an id or a number; without one the champion before."""
-    from modyn_dagster.pipeline.promotion.wishes import PlaceOfModel, model_of_run, run_to_promote
+class _Named(TypedDict, total=False):
+    """Model of a decision, by its trigger's number, by its id or partition key, or by a time."""
 
-    with platform.transaction() as conn:
-        run = run_to_promote(conn, platform, pipeline)
-        if not text or _NUMBER.fullmatch(text):
-            return PlaceOfModel(run, int(text) if text else None)
-        return model_of_run(conn, run, text)
+    trigger: int
+    model: str
+    moment: datetime
+
+
+def _named(config: PromotionConfig) -> _Named:
+    named = _Named()
+    if _NUMBER.fullmatch(config.trigger):
+        named["trigger"] = int(config.trigger)
+    elif config.trigger:
+        named["model"] = config.trigger
+    if config.at:
+        try:
+            named["moment"] = parse_moment(config.at)
+        except ValueError:
+            rule = "must be a time like 2026-03-31, 2026-03-31T14:05 or 2026-03-31T14:05:09.25+02:00"
+            raise ConfigError("promotion", "at", config.at, rule) from None
+    return named

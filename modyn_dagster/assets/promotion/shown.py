@@ -1,15 +1,24 @@
 """Changes of the champion that Dagster does not show: by this run, by a run that was killed, or from the command line.
 
 The catalog is the truth. The newest materialization of ``<pipeline>/champion`` names the last change that is shown; whoever comes
-first shows the later ones, each with its check in one transaction, and nobody shows one twice.
+first shows the later ones, each with its check in one transaction, and nobody shows one twice. Scores of the champion change
+after its materialization: an observation shows what was live when with the scores of now.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from modyn_dagster.assets.metadata.champions import EVENT, RUN, champion_check, champion_metadata
+from modyn_dagster.assets.metadata.champions import (
+    EVENT,
+    HISTORY,
+    RUN,
+    champion_check,
+    champion_metadata,
+    history_digest,
+    score_metadata,
+)
 from modyn_dagster.assets.metadata.entries import DETAILS
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.resources.event_store import AssetEvent, report_in_bulk, show_at_once
@@ -23,12 +32,13 @@ if TYPE_CHECKING:
 
 
 def show_champions(context: dg.AssetExecutionContext, assets: PipelineAssets, platform: "Platform") -> Iterator[AssetEvent]:
-    """Show the changes of the champion that are not shown, as events of this run."""
+    """Show the changes of the champion that are not shown, and scores that have changed, as events of this run."""
     for run, events, change in _unshown(context.instance, platform, assets):
         made = _events(assets, platform, run, events, change)
         with platform.transaction() as conn:
             if _is_new(conn, context.instance, assets, run, change):
                 yield from show_at_once(context, made)
+    _show_scores(context.instance, assets, platform, context.log_event)
 
 
 def report_champions(instance: dg.DagsterInstance, assets: PipelineAssets, platform: "Platform") -> None:
@@ -39,6 +49,7 @@ def report_champions(instance: dg.DagsterInstance, assets: PipelineAssets, platf
             if _is_new(conn, instance, assets, run, change) and not report_in_bulk(instance, made):
                 for event in made:
                     instance.report_runless_asset_event(event)
+    _show_scores(instance, assets, platform, instance.report_runless_asset_event)
 
 
 def check_again(assets: PipelineAssets, platform: "Platform") -> Iterator[dg.AssetCheckEvaluation]:
@@ -86,6 +97,35 @@ def last_shown(instance: dg.DagsterInstance, assets: PipelineAssets) -> tuple[in
     found = None if made is None else made.metadata.get(DETAILS)
     content = found.value if found is not None else None
     return (content[RUN], content[EVENT]) if isinstance(content, dict) and RUN in content else (-1, -1)
+
+
+def _show_scores(
+    instance: dg.DagsterInstance, assets: PipelineAssets, platform: "Platform", show: "Callable[[dg.AssetObservation], None]"
+) -> None:
+    """Show what was live when with the scores of now, unless the newest event of the champion does."""
+    from modyn_dagster.catalog.results.promotions import gate_of
+    from modyn_dagster.reporting.promotion.live_history import read_history
+
+    run, _ = _standing_events(platform, assets)
+    if run is None:
+        return
+    with platform.transaction() as conn:
+        history = read_history(conn, run)
+        if history is None or not history.periods or history_digest(run, history) == _shown_history(instance, assets):
+            return
+        gate_of(conn, run.id, lock=True)
+        if history_digest(run, history) != _shown_history(instance, assets):
+            show(dg.AssetObservation(assets.key("champion"), metadata=score_metadata(run, history)))
+
+
+def _shown_history(instance: dg.DagsterInstance, assets: PipelineAssets) -> object:
+    """Digest of the champions and scores that the newest event of the champion shows; None before the first."""
+    key = assets.key("champion")
+    newest = [*instance.fetch_materializations(key, limit=1).records, *instance.fetch_observations(key, limit=1).records]
+    records = sorted(newest, key=lambda record: record.storage_id)
+    events = [record.asset_materialization or record.asset_observation for record in records]
+    found = events[-1].metadata.get(DETAILS) if events and events[-1] is not None else None
+    return found.value.get(HISTORY) if found is not None and isinstance(found.value, dict) else None
 
 
 def _is_new(

@@ -94,18 +94,11 @@ def rollback(
 
     The earlier model is loaded and verified first; if that fails, nothing changes. Champions after it retire.
     """
-    from modyn_dagster.pipeline.promotion.wishes import PlaceOfModel, champion_at, model_of_run, run_to_promote
+    from modyn_dagster.assets.promotion.by_hand import chosen_place
 
-    if sum(each is not None for each in (model, ordinal, moment)) > 1:
-        raise ConfigError("model rollback", "--to", model, "give one of --to, --trigger and --at")
     with closing(open_platform()) as platform:
         with platform.transaction() as conn:
-            run = run_to_promote(conn, platform, pipeline, run_id)
-            place = PlaceOfModel(run, ordinal)
-            if model is not None:
-                place = model_of_run(conn, run, model)
-            elif moment is not None:
-                place = champion_at(conn, run, moment)
+            place = chosen_place(conn, platform, pipeline, model=model, trigger=ordinal, moment=moment, run_id=run_id)
         _carry_out(platform, "rollback", place, actor, reason)
 
 
@@ -154,38 +147,21 @@ def _act_on_model(
 def _place(
     conn: "sa.Connection", platform: "Platform", model: str, ordinal: int | None, moment: datetime | None, run_id: int | None
 ) -> "PlaceOfModel":
-    from modyn_dagster.catalog.runs import get_run
-    from modyn_dagster.pipeline.promotion.wishes import (
-        PlaceOfModel,
-        champion_at,
-        model_anywhere,
-        model_of_run,
-        run_to_promote,
-    )
+    from modyn_dagster.assets.promotion.by_hand import chosen_place
 
-    if ordinal is not None and moment is not None:
-        raise ConfigError("model", "--trigger", ordinal, "give one of --trigger and --at")
-    if ordinal is not None:
-        return PlaceOfModel(run_to_promote(conn, platform, model, run_id), ordinal)
-    if moment is not None:
-        return champion_at(conn, run_to_promote(conn, platform, model, run_id), moment)
+    if ordinal is not None or moment is not None:
+        return chosen_place(conn, platform, model, trigger=ordinal, moment=moment, run_id=run_id)
     if model in platform.project.pipelines:
         raise ConfigError("model", "MODEL", model, "is a pipeline; say which of its models with --trigger or --at")
-    return model_anywhere(conn, model) if run_id is None else model_of_run(conn, get_run(conn, run_id), model)
+    return chosen_place(conn, platform, None, model=model, run_id=run_id)
 
 
 def _carry_out(platform: "Platform", action: "Action", place: "PlaceOfModel", actor: str | None, reason: str) -> None:
-    from modyn_dagster.assets.promotion.aliases import aliases_moved
-    from modyn_dagster.pipeline.promotion.wishes import carry_out
-    from modyn_dagster.reporting.promotion.tables import change_text
+    from modyn_dagster.assets.promotion.by_hand import decide_by_hand
     from modyn_dagster.resources.mlflow import MlflowResource
 
-    done = carry_out(platform, action, place, actor if actor is not None else _login_name(), reason)
-    for event in done.events:
-        say(change_text(event))
-    if done.events:
-        say(aliases_moved(platform, MlflowResource(), done.run))
-    else:
-        say(f"{done.run.title}: nothing to do, that is so already")
+    done = decide_by_hand(platform, MlflowResource(), action, place, actor if actor is not None else _login_name(), reason)
+    for sentence in done.sentences:
+        say(sentence)
     champion = (done.run.champion_model or "")[:12]
     say(f"The champion of {done.run.title} is {champion}; see `modyn-dagster model history {done.run.pipeline}`.")

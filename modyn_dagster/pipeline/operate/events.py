@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.database.mapping import as_datetime64
 from modyn_dagster.catalog.results.evaluations import ScoredCell, cells_since
 from modyn_dagster.catalog.results.models import list_models
-from modyn_dagster.catalog.results.promotions import PromotionRow, list_promotions
+from modyn_dagster.catalog.results.promotions import PromotionRow, list_promotions, served_moments
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
-from modyn_dagster.evaluation import anchor_of, currently_active
+from modyn_dagster.evaluation import anchor_of, currently_active, currently_served
 from modyn_dagster.evaluation.promotion.history import is_rollback
 from modyn_dagster.pipeline.event import Event, Kind
 from modyn_dagster.pipeline.platform import recorded_spec
@@ -36,7 +36,7 @@ def events_since(conn: sa.Connection, run: RunRow, dataset: str, notify: NotifyS
     yield from _promotions(conn, run, dataset, since)
     by_ordinal = {trigger.ordinal: trigger for trigger in triggers}
     for kind, limit in _limits(notify):
-        for cell in _of_active_models(conn, run, cells_since(conn, run.id, limit[0], since)):
+        for cell in _of_live_models(conn, run, cells_since(conn, run.id, limit[0], since)):
             if cell.value < limit[1] if kind == "score_below" else cell.value > limit[1]:
                 yield _TriggerEvents(run, dataset, by_ordinal[cell.ordinal]).scored(kind, cell, limit[1])
 
@@ -63,7 +63,7 @@ class _TriggerEvents:
 
     def scored(self, kind: Kind, cell: ScoredCell, limit: float) -> Event:
         begin = f"{cell.interval_start:%Y-%m-%d %H:%M}"
-        text = f"{cell.metric} {cell.value:.4g} of the active model is {kind[6:]} {limit:g} on the interval from {begin}"
+        text = f"{cell.metric} {cell.value:.4g} of the live model is {kind[6:]} {limit:g} on the interval from {begin}"
         interval = (cell.interval_start, cell.interval_end)
         values = {"score": cell.value, "threshold": limit, "metric": cell.metric, "interval": interval}
         name = f"{kind} {cell.metric} {cell.interval_start.isoformat()}"
@@ -94,17 +94,22 @@ def _limits(notify: NotifySpec) -> Iterator[tuple[Kind, tuple[str, float]]]:
         yield "score_above", (notify.score_above.metric, notify.score_above.ceiling)
 
 
-def _of_active_models(conn: sa.Connection, run: RunRow, cells: list[ScoredCell]) -> list[ScoredCell]:
-    """Select the cells of the model that a deployment used on their interval; older models have cells there too."""
+def _of_live_models(conn: sa.Connection, run: RunRow, cells: list[ScoredCell]) -> list[ScoredCell]:
+    """Select the cells of the model that was live on their interval, the newest one or the champion; others have cells too."""
     if not cells:
         return []
-    models = list_models(conn, run.id)
-    ends = np.array([as_datetime64(model.train_end) for model in models], dtype="datetime64[us]")
-    block = recorded_spec(run).evaluation.intervals
+    spec, models = recorded_spec(run), list_models(conn, run.id)
     spans = [(as_datetime64(cell.interval_start), as_datetime64(cell.interval_end)) for cell in cells]
-    anchors = np.array([anchor_of(block, *span) for span in spans], dtype="datetime64[us]")
-    active = currently_active(ends, anchors)
-    return [cell for cell, i in zip(cells, active, strict=True) if i >= 0 and models[i].ordinal == cell.ordinal]
+    anchors = np.array([anchor_of(spec.evaluation.intervals, *span) for span in spans], dtype="datetime64[us]")
+    if spec.live_model == "champion":
+        places = {model.ordinal: place for place, model in enumerate(models)}
+        moments = served_moments(conn, run.id)
+        begins = np.array([as_datetime64(time) for time, _ in moments], dtype="datetime64[us]")
+        live = currently_served(begins, [places.get(ordinal, -1) for _, ordinal in moments], anchors)
+    else:
+        ends = np.array([as_datetime64(model.train_end) for model in models], dtype="datetime64[us]")
+        live = currently_active(ends, anchors)
+    return [cell for cell, i in zip(cells, live, strict=True) if i >= 0 and models[i].ordinal == cell.ordinal]
 
 
 def _promotions(conn: sa.Connection, run: RunRow, dataset: str, since: datetime) -> Iterator[Event]:

@@ -20,6 +20,7 @@ from modyn_dagster.catalog.triggers import TriggerRow, list_triggers, untracked_
 from modyn_dagster.catalog.triggers import set_mlflow_run as set_trigger_mlflow_run
 from modyn_dagster.reporting.mlflow.content import Content, DagsterRun
 from modyn_dagster.reporting.mlflow.experiments import Experiments, comparison_note, pipeline_note
+from modyn_dagster.reporting.mlflow.registry.aliases import AliasMoves
 from modyn_dagster.reporting.mlflow.registry.records import read_records
 from modyn_dagster.reporting.mlflow.registry.registered_models import RegisteredModels, registered_name
 from modyn_dagster.reporting.mlflow.registry.versions import LiveVersion, read_models
@@ -86,10 +87,14 @@ class Tracker:
             self._add_files(run_id, run, summary, intervals)
         return run_id
 
-    def sync_models(self, engine: sa.Engine, run: RunRow, progress: Callable[[], None] = lambda: None) -> None:
-        """Register the missing models of a run, and move the aliases to where the catalog has them."""
+    def sync_models(self, engine: sa.Engine, run: RunRow, progress: Callable[[], None] = lambda: None) -> AliasMoves | None:
+        """Register the missing models of a run, and move the aliases to where the catalog has them.
+
+        Returns the aliases that were moved and those that a person holds elsewhere; None where they belong to another run, whose
+        model went live later, or no model was live yet.
+        """
         with _run_lock(engine, run.id):
-            self._sync_models(engine, run, progress)
+            return self._sync_models(engine, run, progress)
 
     def sync_trigger(
         self,
@@ -204,10 +209,9 @@ class Tracker:
             self._sync_models(engine, records[-1].run, progress)
         return shown
 
-    def _sync_models(self, engine: sa.Engine, run: RunRow, progress: Callable[[], None]) -> None:
+    def _sync_models(self, engine: sa.Engine, run: RunRow, progress: Callable[[], None]) -> AliasMoves | None:
         found = read_models(engine, run)
-        if found.models:
-            self._models.sync(run, found, read_records(engine, run), progress)
+        return self._models.sync(run, found, read_records(engine, run), progress) if found.models else None
 
     def _show_trigger(self, engine: sa.Engine, experiment: str, parent: str, record: TriggerRecord, dagster: DagsterRun) -> str:
         def store_run_id(conn: sa.Connection, mlflow_run_id: str) -> None:

@@ -10,14 +10,14 @@ from modyn_dagster.spec.tasks.metrics import MetricName
 
 
 class ScoreFloor(Spec):
-    """Tell when the active model scores below ``floor`` on a closed interval."""
+    """Tell when the live model scores below ``floor`` on a closed interval."""
 
     metric: MetricName
     floor: float
 
 
 class ScoreCeiling(Spec):
-    """Tell when the active model scores above ``ceiling`` on a closed interval: for losses and errors."""
+    """Tell when the live model scores above ``ceiling`` on a closed interval: for losses and errors."""
 
     metric: MetricName
     ceiling: float

@@ -37,13 +37,14 @@ def since_long_ago(world: World) -> dict[ChannelName, datetime]:
     return dict.fromkeys(notify.channels, LONG_AGO)
 
 
-def tell(world: World) -> list[tuple[str, str, bool]]:
-    """One call: channel, event and success of every delivery."""
-    return [(each.channel, each.event.name, each.error is None) for each in told(world)]
+def tell(world: World, minutes: float = 0) -> list[tuple[str, str, bool]]:
+    """One call, so many minutes from now: channel, event and success of every delivery."""
+    return [(each.channel, each.event.name, each.error is None) for each in told(world, minutes)]
 
 
-def told(world: World) -> list[Delivery]:
-    return list(deliver_events(world.platform, "by_amount", since_long_ago(world)))
+def told(world: World, minutes: float = 0) -> list[Delivery]:
+    now = datetime.now(UTC) + timedelta(minutes=minutes)
+    return list(deliver_events(world.platform, "by_amount", since_long_ago(world), now))
 
 
 def tries(world: World) -> dict[tuple[str, str], tuple[int, bool]]:
@@ -89,7 +90,7 @@ def test_a_hook_that_fails_repeats_no_webhook_and_the_other_way_round(world_of, 
     failed = [("webhook", "trigger 0", False), ("hook", "trigger 0", False)]
     assert tell(world) == failed
     receiver.answers = [200]
-    assert tell(world) == [("webhook", "trigger 0", True), ("hook", "trigger 0", False)]
+    assert tell(world, 1) == [("webhook", "trigger 0", True), ("hook", "trigger 0", False)]
     assert tell(world) == [("hook", "trigger 0", False)]
     assert tell(world) == []
     assert (len(receiver.requests), heard) == (2, [])
@@ -102,7 +103,7 @@ def test_a_try_after_503_has_the_same_id_and_a_signature_of_its_own(world_of, re
     with_triggers(world, 2)
     receiver.answers = [503, 200]
     assert [(each.error, each.last) for each in told(world)] == [(f"{receiver.origin} answers 503 Service Unavailable", False)]
-    assert tell(world) == [("webhook", "trigger 0", True), ("webhook", "trigger 1", True)]
+    assert tell(world, 1) == [("webhook", "trigger 0", True), ("webhook", "trigger 1", True)]
     ids = [request.headers["webhook-id"] for request in receiver.requests]
     assert (ids[0], len(set(ids))) == (ids[1], 2)
     assert all(is_authentic(request, SECRET.encode()) for request in receiver.requests)
@@ -128,11 +129,38 @@ def test_a_refusal_for_good_is_one_try(world_of, receiver, status):
     assert (tell(world), len(receiver.requests)) == ([], 2)
 
 
-def test_a_receiver_that_stays_down_is_given_up_after_three_tries(world_of, receiver):
+@pytest.mark.soak("replays")
+def test_a_receiver_that_stays_away_is_asked_after_pauses_that_double_up_to_an_hour_for_a_day(world_of, receiver):
     world = with_triggers(world_of(amount(every=40, notify=notify(receiver))))
-    receiver.answers = [502]
-    assert [[each.last for each in told(world)] for _ in range(4)] == [[False], [False], [True], []]
-    assert len(receiver.requests) == 3
+    receiver.answers = [503]
+    since = since_long_ago(world)
+    [first] = told(world)
+    with world.platform.transaction() as conn:
+        [row] = notifications(conn, first.event.run).values()
+    pauses = [0.5 * 2**n for n in range(7)] + [60.0] * 22
+    due = row.created_at
+    for n, pause in enumerate(pauses, 2):
+        due += timedelta(minutes=pause)
+        early = due - timedelta(seconds=1)
+        assert undelivered_events(world.platform, "by_amount", since, early) == [], "nor does the sensor ask for a run"
+        # Another process, which knows of the tries before from the catalog alone.
+        [each] = deliver_events(world.platform, "by_amount", since, due)
+        assert each.last == (n == 30)
+    assert tries(world) == {("trigger 0", "webhook"): (30, True)}
+    assert undelivered_events(world.platform, "by_amount", since, due + timedelta(days=9)) == []
+    assert timedelta(hours=23) < due - row.created_at < timedelta(days=1)
+    assert len(receiver.requests) == 30
+
+
+def test_an_event_is_posted_again_after_pauses_that_grow_and_later_ones_need_not_wait_for_it(world_of, receiver):
+    world = with_triggers(world_of(amount(every=40, notify=notify(receiver))), 2)
+    receiver.answers = [502, 200, 502, 502, 502, 200]
+    assert tell(world) == [("webhook", "trigger 0", False), ("webhook", "trigger 1", True)]
+    for minutes in (1, 2, 4):
+        assert tell(world, minutes) == [("webhook", "trigger 0", False)]
+        assert tell(world, minutes + 0.25) == [], "the next pause is longer"
+    assert tell(world, 8) == [("webhook", "trigger 0", True)]
+    assert tell(world, 9_999) == []
 
 
 @pytest.mark.soak("replays")
@@ -142,7 +170,7 @@ def test_a_receiver_that_is_away_is_not_asked_about_other_events_in_the_same_run
     receiver.answers = [silent(receiver), 200]
     names = [f"trigger {i}" for i in range(3)]
     assert tell(world) == [("webhook", "trigger 0", False), *(("hook", name, True) for name in names)]
-    assert tell(world) == [("webhook", name, True) for name in names]
+    assert tell(world, 1) == [("webhook", name, True) for name in names]
     assert {key: n for key, (n, _) in tries(world).items() if key[1] == "webhook"} == {
         (name, "webhook"): n for name, n in zip(names, (2, 1, 1))
     }
@@ -168,7 +196,7 @@ def test_a_secret_is_in_no_row_no_log_and_no_error(world_of, receiver, tmp_path,
         receiver.answers = [200, 500]
         deliveries = told(world)
         path.chmod(0o666)
-        deliveries += told(world)
+        deliveries += told(world, 1)
     assert [each.error is None for each in deliveries] == [True, False, False]
     assert is_authentic(receiver.requests[0], SECRET.encode())
     assert all(SECRET not in str(each) for each in deliveries)

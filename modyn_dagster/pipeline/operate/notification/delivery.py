@@ -4,10 +4,12 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Final
 
-from modyn_dagster.catalog.notifications import begin_try, end_try, notifications
+from modyn_dagster.backoff import growing_pauses
+from modyn_dagster.catalog.notifications import NotificationRow, begin_try, end_try, notifications
 from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.errors import ChannelAway, ConfigError, NotDelivered, is_permanent
 from modyn_dagster.pipeline.event import Event
@@ -20,8 +22,13 @@ from modyn_dagster.spec.notification.channels import ChannelName
 from modyn_dagster.spec.notification.notify import NotifySpec
 from modyn_dagster.values.digest import json_digest
 
-#: Tries to deliver an event through a channel before it is given up.
+#: Tries to deliver an event before it is given up, by a function or a program of this machine, and by a webhook.
 MOST_TRIES: Final = 3
+MOST_POSTS: Final = 30
+#: Seconds from the first try of a webhook to the second. Each pause is twice as long as the one before, up to the longest: thirty
+#: tries take 23 hours. So a receiver may be away for a night, and is not asked more than once an hour about each event.
+FIRST_PAUSE: Final = 30.0
+LONGEST_PAUSE: Final = 3_600.0
 #: Number of live runs with undelivered events; one that has just ended may still have some.
 _NEWEST_RUNS: Final = 2
 #: Share of ``max_run_time`` after which no delivery begins: Dagster, which counts the start of the process too, ends the run.
@@ -48,24 +55,29 @@ class _Due:
     tries: int
 
 
-def undelivered_events(platform: Platform, pipeline: str, since: Since) -> list[Event]:
-    """List the events that some channel of a pipeline has not been told, each once; none without ``notify``."""
-    return list({(event.run, event.name): event for due in _due(platform, pipeline, since) for event in due.events}.values())
+def undelivered_events(platform: Platform, pipeline: str, since: Since, now: datetime | None = None) -> list[Event]:
+    """List the events that some channel of a pipeline is to be told now, each once; none without ``notify``.
+
+    ``now`` is a moment with a time zone; default: that of the call.
+    """
+    found = _due(platform, pipeline, since, now)
+    return list({(event.run, event.name): event for due in found for event in due.events}.values())
 
 
-def deliver_events(platform: Platform, pipeline: str, since: Since) -> Iterator[Delivery]:
+def deliver_events(platform: Platform, pipeline: str, since: Since, now: datetime | None = None) -> Iterator[Delivery]:
     """Tell every channel of its undelivered events, one after the other, outside of any transaction.
 
     An exception of a channel is recorded and yielded, and a later call tries the event again there, unless the error is
-    permanent. A try is counted before the channel is called, so that a hook that ends the process is not called for ever. A
-    channel that is away is left alone until the next call. Channels whose events have failed come last: one that takes all of
-    the time of a run has the others before it in the next one.
+    permanent: the next one, or with a webhook one after a pause that grows, also in another process. A try is counted before
+    the channel is called, so that a hook that ends the process is not called for ever. A channel that is away is left alone
+    until the next call. Channels whose events have failed come last: one that takes all of the time of a run has the others
+    before it in the next one. ``now`` is as for ``undelivered_events``.
     """
     notify = platform.pipeline(pipeline).notify
     if notify is None:
         return
     end = time.monotonic() + _SHARE * seconds_of(notify.max_run_time)
-    for due in _due(platform, pipeline, since):
+    for due in _due(platform, pipeline, since, now):
         channel = _open(platform, pipeline, notify, due.channel)
         for event in due.events:
             left = end - time.monotonic()
@@ -74,7 +86,7 @@ def deliver_events(platform: Platform, pipeline: str, since: Since) -> Iterator[
             with platform.transaction() as conn:
                 begun = begin_try(conn, event.run, event.name, channel.name, channel.target)
             error = _call(channel, event, _event_id(event, begun.first_at), left)
-            again = error is not None and begun.number < MOST_TRIES and not is_permanent(error)
+            again = error is not None and begun.number < _most_tries(channel.name) and not is_permanent(error)
             text = None if error is None else _text(error)
             with platform.transaction() as conn:
                 end_try(conn, event.run, event.name, channel.name, text, again=again)
@@ -109,8 +121,9 @@ def deliver_test(platform: Platform, pipeline: str) -> Iterator[Delivery]:
         yield Delivery(event, channel.name, channel.target, None if error is None else _text(error), last=True)
 
 
-def _due(platform: Platform, pipeline: str, since: Since) -> list[_Due]:
-    """Undelivered events by channel, in the order in which channels are told."""
+def _due(platform: Platform, pipeline: str, since: Since, now: datetime | None) -> list[_Due]:
+    """Events that are to be told now by channel, in the order in which channels are told."""
+    now = datetime.now(UTC) if now is None else now
     spec = platform.pipeline(pipeline)
     notify = spec.notify
     channels = [] if notify is None else [channel for channel in notify.channels if channel in since]
@@ -124,11 +137,23 @@ def _due(platform: Platform, pipeline: str, since: Since) -> list[_Due]:
             for event in events_since(conn, run, spec.dataset, notify, min(since[channel] for channel in channels)):
                 for channel in channels:
                     row = tried.get((event.name, channel))
-                    if event.at >= since[channel] and (row is None or (row.told_at is None and row.tries < MOST_TRIES)):
+                    if event.at >= since[channel] and (row is None or _is_due(row, channel, now)):
                         events[channel].append(event)
                         tries[channel] = max(tries[channel], 0 if row is None else row.tries)
     due = [_Due(channel, events[channel], tries[channel]) for channel in channels if events[channel]]
     return sorted(due, key=lambda each: each.tries)
+
+
+def _most_tries(channel: ChannelName) -> int:
+    return MOST_POSTS if channel == "webhook" else MOST_TRIES
+
+
+def _is_due(row: NotificationRow, channel: ChannelName, now: datetime) -> bool:
+    """Test that an event that was tried before is to be tried again now: counted from its first try, so a restart goes on."""
+    if row.told_at is not None or row.tries >= _most_tries(channel):
+        return False
+    pauses = islice(growing_pauses(FIRST_PAUSE, LONGEST_PAUSE), row.tries) if channel == "webhook" else ()
+    return now >= row.created_at + timedelta(seconds=sum(pauses))
 
 
 def _open(platform: Platform, pipeline: str, notify: NotifySpec, name: ChannelName) -> Channel:

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from modyn_dagster.spec.notification.channels import ChannelName
+from modyn_dagster.values.moments import parse_moment
 
 #: Moment from which on each channel is told; a channel without one is told nothing.
 Since = Mapping[ChannelName, datetime]
@@ -22,10 +23,5 @@ def parse_since(text: str, channels: Sequence[ChannelName]) -> Since:
     {'hook': datetime.datetime(2026, 3, 31, 0, 0, tzinfo=datetime.timezone.utc)}
     """
     if not text.startswith("{"):
-        return dict.fromkeys(channels, _moment(text))
-    return {channel: _moment(moment) for channel, moment in json.loads(text).items()}
-
-
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+        return dict.fromkeys(channels, parse_moment(text))
+    return {channel: parse_moment(moment) for channel, moment in json.loads(text).items()}

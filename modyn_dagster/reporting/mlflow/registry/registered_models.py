@@ -14,22 +14,23 @@ from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import partition_key
 from modyn_dagster.reporting.mlflow.client import address_of, tracking_errors
-from modyn_dagster.reporting.mlflow.registry.aliases import CHAMPION, LIVE, NEWEST, move_aliases
+from modyn_dagster.reporting.mlflow.registry.aliases import RECORDED, AliasMoves, move_aliases, wanted_aliases
 from modyn_dagster.reporting.mlflow.registry.records import RecordOf, serving_tags, version_source
 from modyn_dagster.reporting.mlflow.registry.versions import (
+    PROMOTED,
     TRIGGER,
+    VERDICT,
     JudgedModels,
     LiveVersion,
     belongs_to_run,
     in_order,
+    live_filter,
     live_tag,
-    live_versions,
     run_filter,
     version_tags,
     versions_page,
 )
 from modyn_dagster.reporting.mlflow.stream_time import utc_text
-from modyn_dagster.reporting.scores import spec_of
 from modyn_dagster.values.digest import bytes_digest
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 #: Versions listed on the page of a registered model.
 VERSIONS_ON_PAGE: Final = 100
-_CHAMPION_BECAUSE: Final = "modyn/champion"
 #: Tag of a registered model with the digests of a run's verdicts, before the id of the run.
 DIGEST_TAG: Final = "modyn/told"
 #: Versions whose verdicts share a digest: all of them are read again when one changes.
@@ -67,52 +67,31 @@ class RegisteredModels:
         found: JudgedModels,
         record_of: RecordOf,
         progress: Callable[[], None] = lambda: None,
-    ) -> str:
-        """Register missing models of a run, move the aliases and renew the page. Returns the registered name.
+    ) -> AliasMoves | None:
+        """Register missing models of a run, move the aliases and renew the page.
+
+        Returns the aliases that were moved, and those that a person holds elsewhere; None where they belong to another run.
 
         Versions are registered in the order of their triggers. Digests of their verdicts are stored with the registered model:
         only the newest versions are read, and older ones whose verdict changed. One of these that was deleted by hand is
-        registered again. The aliases belong to the run whose model went live last. ``record_of`` makes the record by which a
-        version is served. ``progress`` is called after each version that is registered or marked.
+        registered again. The aliases belong to the run whose model went live last, by the catalog. ``record_of`` makes the record
+        by which a version is served. ``progress`` is called after each version that is registered or marked.
         """
-        name, (models, verdicts, crowned) = registered_name(run), found
-        by_key = {partition_key(run.id, model.ordinal): model for model in models}
-        keys = list(by_key)
-        texts = [f"{'promoted' if verdict.promoted else 'not promoted'}: {verdict.reason}" for verdict in verdicts]
-        digests = _digests(run, texts)
+        name, moves = registered_name(run), None
         with self._errors():
             registered = self._ensure(name, run)
-            shown = list(
-                self._client.search_model_versions(f"name = '{name}'", max_results=VERSIONS_ON_PAGE, order_by=_NEWEST_FIRST)
-            )
-            if keys:
-                first = _first_changed(registered.tags.get(tag := f"{DIGEST_TAG}/{run.id}", ""), digests, len(keys))
-                champion = partition_key(run.id, verdicts[-1].champion)
-                own = _by_trigger(version for version in shown if belongs_to_run(version, run))
-                if len(shown) < VERSIONS_ON_PAGE:
-                    known, missing = own, [key for key in keys if key not in own]
-                else:
-                    known, missing = self._known(run_filter(name, run), own, keys, first, champion)
-                for key in missing:
-                    moments = [by_key[key].created_at] if crowned is None else crowned.get(key, [])
-                    known[key] = self._register(name, run, by_key[key], moments, record_of)
-                    shown.append(known[key])
-                    progress()
-                for key, moments in (crowned or {}).items():
-                    if key in known:
-                        self._tell_live(known[key], live_tag(moments))
-                for _ in self._marked(name, known, dict(zip(keys[first:], texts[first:], strict=True))):
-                    progress()
-                if _newest_is_of(shown, run):
-                    newest, best = known[keys[-1]], known[champion]
-                    live = best if spec_of(run).live_model == "champion" else newest
-                    move_aliases(self._client, registered, {NEWEST: newest, CHAMPION: best, LIVE: live})
-                if registered.tags.get(tag) != digests:
-                    self._client.set_registered_model_tag(name, tag, digests)
+            shown = self._newest(f"name = '{name}'")
+            if found.models:
+                known = self._told(registered, run, found, shown, record_of, progress)
+                if found.owns_aliases:
+                    moves = move_aliases(self._client, registered, wanted_aliases(run, found, known))
+            if found.crowned is not None and len(shown) >= VERSIONS_ON_PAGE:
+                # Those that were live may be behind many that never were.
+                shown = self._newest(live_filter(name))
             text = versions_page(in_order(shown)[-VERSIONS_ON_PAGE:], run.pipeline)
             if registered.description != text:
                 self._client.update_registered_model(name, text)
-        return name
+        return moves
 
     def live_at(self, pipeline: str, moment: datetime) -> LiveVersion | None:
         """Newest version of a live pipeline at a moment; None before the first. A moment without a time zone is in UTC."""
@@ -125,18 +104,57 @@ class RegisteredModels:
         existing = self._client.search_registered_models(f"name = '{name}'", max_results=1)
         if existing:
             return existing[0]
-        tags = {"modyn/pipeline": run.pipeline, "modyn/mode": run.mode}
+        tags = {"modyn/pipeline": run.pipeline, "modyn/mode": run.mode, **RECORDED}
         return self._client.create_registered_model(name, tags)
 
+    def _newest(self, where: str) -> list[ModelVersion]:
+        return list(self._client.search_model_versions(where, max_results=VERSIONS_ON_PAGE, order_by=_NEWEST_FIRST))
+
+    def _told(
+        self,
+        registered: RegisteredModel,
+        run: RunRow,
+        found: JudgedModels,
+        shown: list[ModelVersion],
+        record_of: RecordOf,
+        progress: Callable[[], None],
+    ) -> dict[str, ModelVersion]:
+        """Register and mark the versions of a run, and return them by trigger; those registered now are appended to ``shown``."""
+        name, crowned = registered.name, found.crowned
+        by_key = {partition_key(run.id, model.ordinal): model for model in found.models}
+        keys = list(by_key)
+        texts = [f"{PROMOTED if verdict.promoted else f'not {PROMOTED}'}: {verdict.reason}" for verdict in found.verdicts]
+        digests = _digests(run, texts)
+        first = _first_changed(registered.tags.get(tag := f"{DIGEST_TAG}/{run.id}", ""), digests, len(keys))
+        own = _by_trigger(version for version in shown if belongs_to_run(version, run))
+        if len(shown) < VERSIONS_ON_PAGE:
+            known, missing = own, [key for key in keys if key not in own]
+        else:
+            champion = [] if found.champion is None else [partition_key(run.id, found.champion)]
+            known, missing = self._known(run_filter(name, run), own, keys, first, champion)
+        for key in missing:
+            moments = [by_key[key].created_at] if crowned is None else crowned.get(key, [])
+            known[key] = self._register(name, run, by_key[key], moments, record_of)
+            shown.append(known[key])
+            progress()
+        for key, moments in (crowned or {}).items():
+            if key in known:
+                self._tell_live(known[key], live_tag(moments))
+        for _ in self._marked(name, known, dict(zip(keys[first:], texts[first:], strict=True))):
+            progress()
+        if registered.tags.get(tag) != digests:
+            self._client.set_registered_model_tag(name, tag, digests)
+        return known
+
     def _known(
-        self, where: str, shown: Mapping[str, ModelVersion], keys: Sequence[str], first: int, champion: str
+        self, where: str, shown: Mapping[str, ModelVersion], keys: Sequence[str], first: int, champion: Sequence[str]
     ) -> tuple[dict[str, ModelVersion], list[str]]:
         """Versions of a run by trigger, at least all from ``first`` on and the champion's; and the triggers without a version."""
         known = dict(shown)
         if len(known) < (n_newest := len(keys) - first):
             known |= _by_trigger(self._client.search_model_versions(where, max_results=n_newest, order_by=_NEWEST_FIRST))
         oldest = next((n for n, key in enumerate(keys[:first]) if key in known), first)
-        required = dict.fromkeys([champion, *keys[oldest:]])
+        required = dict.fromkeys([*champion, *keys[oldest:]])
         missing = [key for key in required if key not in known]
         filters = [f"{where} AND tag.`{TRIGGER}` = '{key}'" for key in missing] if len(missing) <= _FEW else [where]
         for one in filters:
@@ -166,8 +184,8 @@ class RegisteredModels:
     def _marked(self, name: str, known: Mapping[str, ModelVersion], texts: Mapping[str, str]) -> Iterator[ModelVersion]:
         """Tag versions with their verdict against the champion of their time, one at a time."""
         for key, text in texts.items():
-            if known[key].tags.get(_CHAMPION_BECAUSE) != text:
-                self._client.set_model_version_tag(name, known[key].version, _CHAMPION_BECAUSE, text)
+            if known[key].tags.get(VERDICT) != text:
+                self._client.set_model_version_tag(name, known[key].version, VERDICT, text)
                 yield known[key]
 
     @contextmanager
@@ -178,12 +196,6 @@ class RegisteredModels:
 
 def _by_trigger(versions: Iterable[ModelVersion]) -> dict[str, ModelVersion]:
     return {version.tags[TRIGGER]: version for version in versions if TRIGGER in version.tags}
-
-
-def _newest_is_of(versions: Sequence[ModelVersion], run: RunRow) -> bool:
-    """Tell whether the model that went live last is of this run: a sync of an older run leaves the aliases alone."""
-    newest = in_order(versions)[-1:]
-    return any(live in live_versions(version) and belongs_to_run(version, run) for live in newest for version in versions)
 
 
 def _digests(run: RunRow, texts: Sequence[str]) -> str:

@@ -11,9 +11,10 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.results.evaluations import list_evaluations
+from modyn_dagster.catalog.results.live_runs import last_live_run
 from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.results.promotions import list_promotions
-from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.catalog.triggers import partition_key
 from modyn_dagster.evaluation.composite.champion import Verdict
 from modyn_dagster.evaluation.promotion.verdicts import champion_verdicts
@@ -28,31 +29,50 @@ if TYPE_CHECKING:
 
 
 class JudgedModels(NamedTuple):
-    """Models of a run, the verdict on each, and where the champion is live the moments at which each became it, by trigger."""
+    """Models of a run as the catalog has them.
+
+    Attributes:
+        models: in the order of their triggers.
+        verdicts: one per model, against the champion of its time.
+        champion: ordinal of the champion's trigger; None where a deletion has withdrawn it and no other model took its place.
+        crowned: moments at which models became the champion, by trigger, where the champion is live; else None.
+        owns_aliases: no other run of the pipeline has a model that went live later.
+    """
 
     models: list[ModelRow]
     verdicts: list[Verdict]
+    champion: int | None
     crowned: Mapping[str, Sequence[datetime]] | None
+    owns_aliases: bool
 
 
 def read_models(engine: sa.Engine, run: RunRow) -> JudgedModels:
-    """Models of a run, and the verdict of each against the champion of its time."""
+    """Models of a run, the verdict of each against the champion of its time, and the champion of now."""
     spec = spec_of(run)
     with transaction(engine) as conn:
         models = list_models(conn, run.id)
         cells = list_evaluations(conn, run.id)
         events = list_promotions(conn, run.id)
+        recorded = get_run(conn, run.id).champion_model
+        owns_aliases = last_live_run(conn, run) == run.id
     verdicts = champion_verdicts(spec, [model.ordinal for model in models], cells, events)
+    champion = verdicts[-1].champion if verdicts else None
+    if champion not in {model.ordinal for model in models}:
+        # Its model was withdrawn: until the gate has named another one, the run's row does.
+        champion = next((model.ordinal for model in reversed(models) if model.hash == recorded), None)
     crowned: dict[str, list[datetime]] = {}
     for event in events:
         if event.state == "champion":
             crowned.setdefault(event.partition_key, []).append(event.created_at)
-    return JudgedModels(models, verdicts, crowned if spec.live_model == "champion" else None)
+    return JudgedModels(models, verdicts, champion, crowned if spec.live_model == "champion" else None, owns_aliases)
 
 
 TRIGGER: Final = "modyn/trigger"
 MODEL: Final = "modyn/model"
 LIVE_FROM: Final = "modyn/live_from"
+#: Tag of a version with the verdict against the champion of its time, and its first word where it became the champion.
+VERDICT: Final = "modyn/champion"
+PROMOTED: Final = "promoted"
 _RUN: Final = "modyn/run"
 #: Characters of the description of a registered model in MLflow's tables.
 MOST_IN_DESCRIPTION: Final = 5_000
@@ -90,6 +110,11 @@ def belongs_to_run(version: ModelVersion, run: RunRow) -> bool:
 def run_filter(name: str, run: RunRow) -> str:
     """Filter for the versions of a run, in MLflow's syntax."""
     return f"name = '{name}' AND tag.`{_RUN}` = '{run.id}' AND tag.`{_CREATED}` = '{utc_text(run.created_at)}'"
+
+
+def live_filter(name: str) -> str:
+    """Filter for the versions that were live at some time, in MLflow's syntax."""
+    return f"name = '{name}' AND tag.`{LIVE_FROM}` LIKE '%'"
 
 
 def live_versions(version: ModelVersion) -> list[LiveVersion]:
