@@ -40,6 +40,8 @@ def crowned(
     former = former if old is None else (*former, old)[-rules.former :]
     quiet = _quiet_until(rules, evidence)
     state = replace(state, champion=trigger, since=evidence.time, former=former, watch=Watch(), quiet_until=quiet)
+    # A gate that is told of a model by this knows it: a champion is no candidate at the next look.
+    state = replace(state, seen=max(state.seen, trigger))
     interrupted = [each for each in reversed(state.candidates) if each.trial is not None]
     for each in interrupted:
         again = f"there is another champion, the model of trigger {trigger}: its test begins anew"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from modyn_dagster.catalog.results.promotions import PromotionRow, gate_of, list_promotions, move_gate
+from modyn_dagster.catalog.results.promotions import PromotionRow, gate_of, list_promotions, move_gate, states_of
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.errors import RunError, UnknownName
 from modyn_dagster.evaluation.promotion.gate import GateRules
@@ -33,7 +33,7 @@ def act(platform: Platform, run: RunRow, action: Action, trigger: int | None, ac
     """Promote or reject the model of a trigger of a run, or roll back to it.
 
     The model is loaded and verified before it becomes the champion. What is asked for twice is done once: where the model is the
-    champion already, or rejected, nothing changes.
+    champion already, or rejected, nothing changes. A model has to be known to the gate.
 
     Args:
         platform: the project.
@@ -44,7 +44,8 @@ def act(platform: Platform, run: RunRow, action: Action, trigger: int | None, ac
         reason: one sentence, for the history.
 
     Raises:
-        RunError: the run's spec has no ``promotion``, the model cannot be loaded, or there is nothing to reject or go back to.
+        RunError: the run's spec has no ``promotion``, its gate has not looked at the model yet, this cannot be loaded, or there
+            is nothing to reject or go back to.
         UnknownName: the run has no such model.
         StaleRun: somebody else moved the gate at the same moment; nothing was committed.
     """
@@ -58,7 +59,7 @@ def act(platform: Platform, run: RunRow, action: Action, trigger: int | None, ac
     models = RunModels.read(platform, run, view)
     evidence = BatchEvidence(models, GatePredictions(ahead=False), gate.batch)
     state = GateState.of_json(gate.state)
-    deed = Deed(action, _target(action, state, trigger, models, before), actor, reason)
+    deed = Deed(action, _target(action, state, trigger, evidence, models, before), actor, reason)
     state, changes = _apply(rules, deed, state, evidence)
     with platform.transaction() as conn:
         current = get_run(conn, run.id, lock=True)
@@ -69,7 +70,14 @@ def act(platform: Platform, run: RunRow, action: Action, trigger: int | None, ac
         return Acted(current, list_promotions(conn, run.id)[len(before) :])
 
 
-def _target(action: Action, state: GateState, trigger: int | None, models: RunModels, events: Sequence[PromotionRow]) -> int:
+def _target(
+    action: Action,
+    state: GateState,
+    trigger: int | None,
+    evidence: BatchEvidence,
+    models: RunModels,
+    events: Sequence[PromotionRow],
+) -> int:
     title = models.run.title
     if state.champion is None:
         raise RunError(f"{title} has no champion yet; its gate looks at the first model with the next batch or evaluation")
@@ -81,6 +89,12 @@ def _target(action: Action, state: GateState, trigger: int | None, models: RunMo
         trigger = state.former[-1]
     if trigger not in models.contexts:
         raise UnknownName(f"model of {title} with trigger", trigger, [str(each) for each in sorted(models.contexts)])
+    if trigger not in evidence.models():
+        # A replay repeats an action after a look, so it has to be about a model that the gate knew then.
+        raise RunError(
+            f"the gate of {title} has not looked at the model of trigger {trigger} yet; it does with the next evaluation after "
+            f"the triggers of its batch are done: {action} it once `modyn-dagster model history {models.run.pipeline}` lists it"
+        )
     if action == "rollback" and trigger != state.champion and trigger not in state.former:
         was = [event.ordinal for event in events if event.state == "champion"]
         known = ", ".join(map(str, state.former)) or "none"
@@ -88,6 +102,9 @@ def _target(action: Action, state: GateState, trigger: int | None, models: RunMo
         raise RunError(f"{title} cannot go back to the model of trigger {trigger}: {hint} (champions before: {known})")
     if action == "reject" and trigger == state.champion:
         raise RunError(f"{title}: the model of trigger {trigger} is the champion; roll back, or promote another one")
+    last = states_of(events).get(trigger)
+    if action == "reject" and state.candidate(trigger) is None and last is not None and last.state != "rejected":
+        raise RunError(f"{title}: the model of trigger {trigger} is {last.state}; only a candidate can be rejected")
     return trigger
 
 
