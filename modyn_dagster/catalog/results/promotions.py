@@ -41,7 +41,7 @@ class PromotionRow:
         number: position among the events of the run, from 0 on.
         trigger_id: trigger that the model is the model of.
         ordinal: of that trigger.
-        model_hash: id of the model.
+        model_hash: id of the model at that time; a deletion may have made it again since.
         before: state before; None for a model that is new.
         state: state afterwards.
         actor: ``gate``, ``rollback``, ``deletion``, or the name that a person gave.
@@ -201,6 +201,6 @@ def promotion_counts(conn: sa.Connection, run_id: int) -> PromotionCounts:
     """Count the promotions of a run by the events of its models; the first model was not tested."""
     events = list_promotions(conn, run_id)
     ends = [event.state for event in events]
-    crowned = [event for event in events if event.state == "champion" and event.number > 0]
+    crowned = [event for event in events if event.state == "champion" and event.before != "champion" and event.number > 0]
     back = sum(event.before == "retired" for event in crowned)
     return PromotionCounts(ends.count("shadow"), len(crowned) - back, ends.count("rejected"), ends.count("superseded"), back)

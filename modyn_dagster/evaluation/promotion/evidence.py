@@ -72,7 +72,7 @@ class Evidence(Protocol):
         """
         ...
 
-    def coverage(self, candidate: int, incumbent: int, after: int) -> float:
+    def coverage(self, candidate: int, after: int) -> float:
         """Share of the mature samples after a key that have a label; 1 where there are none."""
         ...
 

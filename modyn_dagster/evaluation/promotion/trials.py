@@ -47,7 +47,7 @@ def look(rules: PromotionSpec, metric: str, candidate: int, trial: Trial, since:
     alpha = spent_alpha(alpha_of_candidate(trial.number, 1 - rules.confidence), trial.window)
     entered = evidence.pairs(candidate, trial.champion, trial.after, trial.begun, since)
     trial = replace(trial, n=trial.n + len(entered))
-    covered = evidence.coverage(candidate, trial.champion, trial.after)
+    covered = evidence.coverage(candidate, trial.after)
     if rules.test == "block_bootstrap":
         looked = _bootstrap(rules, metric, candidate, trial, evidence, alpha, open_=covered < rules.min_coverage)
     else:

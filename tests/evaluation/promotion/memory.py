@@ -100,7 +100,7 @@ class MemoryEvidence:
         slices = {"group": self.stream.groups[rows]} if len(self.stream.groups) else {}
         return Pairs(self.stream.truth[rows], ours, theirs, slices)
 
-    def coverage(self, candidate: int, incumbent: int, after: int) -> float:
+    def coverage(self, candidate: int, after: int) -> float:
         mature = (self.stream.keys > after) & (self.stream.batch + self.stream.maturity <= self.batch)
         return float(np.mean(self.stream.labelled[mature] <= self.batch)) if mature.any() else 1.0
 

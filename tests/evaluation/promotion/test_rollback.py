@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.evaluation.promotion.state import GateState
 from modyn_dagster.evaluation.promotion.succession import crowned
-from tests.evaluation.promotion.memory import DAY, MemoryEvidence, Model, Stream, stream_of
+from tests.evaluation.promotion.memory import DAY, MemoryEvidence, Stream, stream_of
 from tests.evaluation.promotion.walks import WALKS, Walk, rules_of, sure, walked
 
 BACK = {"below": 0.6, "every": "1d", "intervals": 2, "min_samples": 5, "cool_down": "1d"}
@@ -121,16 +121,3 @@ def test_so_many_champions_before_are_kept_as_the_rules_say_the_newest(crowns: l
         # A champion that comes back leaves its old place.
         line = line[-kept - 1 :]
         assert (list(state.former), state.champion) == (line[:-1], line[-1])
-
-
-def test_a_withdrawn_champion_is_followed_by_the_newest_earlier_one_or_by_the_newest_candidate() -> None:
-    stream = stream_of([80] * 5, [(0, 0.1), (0, 0.95), (2, 0.1)])
-
-    def ends(**withdrawn: int) -> tuple[int | None, list[str]]:
-        models: list[Model] = [replace(each, withdrawn=withdrawn.get(f"m{each.trigger}", 99)) for each in stream.models]
-        walk = walked(sure(confidence=0.9), replace(stream, models=tuple(models)))
-        return walk.end.champion, [each.actor for each in walk.changes if each.state == "champion"]
-
-    assert ends(m1=3) == (0, ["gate", "gate", "deletion"])
-    assert ends(m0=3, m1=3) == (2, ["gate", "gate", "deletion"])
-    assert ends(m0=3, m1=3, m2=3) == (None, ["gate", "gate"])

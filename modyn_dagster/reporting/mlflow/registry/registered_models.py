@@ -87,7 +87,9 @@ class RegisteredModels:
             )
             if keys:
                 first = _first_changed(registered.tags.get(tag := f"{DIGEST_TAG}/{run.id}", ""), digests, len(keys))
-                champion = partition_key(run.id, verdicts[-1].champion)
+                # Without a champion the aliases stay where they are.
+                best_of = verdicts[-1].champion
+                champion = keys[-1] if best_of is None else partition_key(run.id, best_of)
                 own = _by_trigger(version for version in shown if belongs_to_run(version, run))
                 if len(shown) < VERSIONS_ON_PAGE:
                     known, missing = own, [key for key in keys if key not in own]
@@ -103,7 +105,7 @@ class RegisteredModels:
                         self._tell_live(known[key], live_tag(moments))
                 for _ in self._marked(name, known, dict(zip(keys[first:], texts[first:], strict=True))):
                     progress()
-                if _newest_is_of(shown, run):
+                if _newest_is_of(shown, run) and best_of is not None:
                     newest, best = known[keys[-1]], known[champion]
                     live = best if spec_of(run).live_model == "champion" else newest
                     move_aliases(self._client, registered, {NEWEST: newest, CHAMPION: best, LIVE: live})
