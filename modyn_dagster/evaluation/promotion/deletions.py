@@ -56,7 +56,7 @@ def with_remade(rules: PromotionSpec, state: GateState, trigger: int, evidence: 
     made_again = "a deletion has made its model again"
     if trigger == state.champion:
         changes.append(Change(trigger, "champion", "champion", made_again, DELETION))
-    compared = state.former if rules.rollback is not None and rules.rollback.max_drop is not None else ()
+    compared = state.former if rules.rollback is not None and rules.rollback.compares_champions else ()
     if trigger in (state.champion, *compared):
         state = replace(state, watch=replace(state.watch, n_bad=0))
     interrupted = [each for each in reversed(state.candidates) if each.trial is not None]

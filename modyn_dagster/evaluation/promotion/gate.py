@@ -12,8 +12,8 @@ from modyn_dagster.evaluation.paired.verdict import PairedVerdict
 from modyn_dagster.evaluation.promotion.deletions import without_withdrawn
 from modyn_dagster.evaluation.promotion.evidence import Evidence
 from modyn_dagster.evaluation.promotion.guardrails import broken_guardrail
-from modyn_dagster.evaluation.promotion.rollback import MICROSECONDS, earlier_champion, watch_champion
-from modyn_dagster.evaluation.promotion.state import GATE, ROLLBACK, Candidate, Change, GateState, Trial
+from modyn_dagster.evaluation.promotion.rollback import earlier_champion, watch_champion
+from modyn_dagster.evaluation.promotion.state import GATE, MICROSECONDS, ROLLBACK, Candidate, Change, GateState, Trial
 from modyn_dagster.evaluation.promotion.succession import crowned, returned, under_test
 from modyn_dagster.evaluation.promotion.trials import look, renewed
 from modyn_dagster.spec.base import seconds_of

@@ -6,6 +6,8 @@ from typing import Any, Final, Literal, Self
 
 State = Literal["candidate", "shadow", "passed", "champion", "retired", "rejected", "superseded"]
 
+MICROSECONDS: Final = 1_000_000
+
 #: Actors of changes that no person makes.
 GATE: Final = "gate"
 ROLLBACK: Final = "rollback"

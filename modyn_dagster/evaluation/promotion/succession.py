@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from modyn_dagster.evaluation.paired.verdict import PairedVerdict
 from modyn_dagster.evaluation.promotion.evidence import Evidence
-from modyn_dagster.evaluation.promotion.rollback import MICROSECONDS
-from modyn_dagster.evaluation.promotion.state import Candidate, Change, GateState, Watch
+from modyn_dagster.evaluation.promotion.state import MICROSECONDS, Candidate, Change, GateState, Watch
 from modyn_dagster.evaluation.promotion.trials import begin_trial
 from modyn_dagster.spec.base import seconds_of
 from modyn_dagster.spec.promotion.gate import PromotionSpec

@@ -143,12 +143,15 @@ class BatchEvidence:
         touched = touched[touched >= ordinal_of(context.trigger.point)]
         if len(touched) == 0:
             empty = Predictions.empty("class", int(context.model.architecture["n_outputs"]) if context.model else 1)
-            return Outcomes(empty.truth, empty.outputs, 0)
+            return Outcomes(empty.keys, empty.truth, empty.outputs, {})
         found = self._predictions.of(context, int(touched[0]), int(touched[-1]))
         seen = max(context.trigger.key, context.trigger.point)
         rows = np.flatnonzero((found.times >= start) & (found.times < stop) & (found.keys.astype(np.int64) > seen))
         found = found.take(rows)
-        return Outcomes(self._truth(found, self.batch), found.outputs, len(found))
+        promotion = self._models.spec.promotion
+        watched = promotion is not None and promotion.rollback is not None and promotion.rollback.guardrails
+        slices = self._slices(context, found) if watched else {}
+        return Outcomes(found.keys, self._truth(found, self.batch), found.outputs, slices)
 
     def n_bytes(self, model: int) -> int:
         """Bytes of a model's weights in memory."""

@@ -110,7 +110,9 @@ class MemoryEvidence:
         times = self.stream.batch * DAY
         rows = np.flatnonzero((times >= begin) & (times < end) & (self.stream.batch > self.stream.model(model).born))
         known = self.stream.labelled[rows] <= self.batch
-        return Outcomes(np.where(known, self.stream.truth[rows], -1), self.stream.outputs(model)[rows], len(rows))
+        slices = {"group": self.stream.groups[rows]} if len(self.stream.groups) else {}
+        truth = np.where(known, self.stream.truth[rows], -1)
+        return Outcomes(self.stream.keys[rows].astype(np.uint64), truth, self.stream.outputs(model)[rows], slices)
 
     def n_bytes(self, model: int) -> int:
         return self.stream.model(model).n_bytes
