@@ -49,7 +49,8 @@ class PromotionRow:
         batch: ordinal of the batch after which it holds.
         time: stream time there; None where no sample has a time.
         verdict: of the test, with its bounds; None where none was made.
-        manual: made by a person; a replay repeats it.
+        action: ``promote``, ``reject`` or ``rollback`` of a person, which a replay repeats; None for a change by rule, and for
+            one that follows from an action.
     """
 
     id: Id
@@ -65,8 +66,13 @@ class PromotionRow:
     batch: int
     time: datetime | None
     verdict: Annotated[Mapping[str, Any] | None, JSONB(none_as_null=True)]
-    manual: Annotated[bool, Default(sa.false())]
+    action: str | None
     created_at: Created
+
+    @property
+    def manual(self) -> bool:
+        """True for an action of a person."""
+        return self.action is not None
 
     @property
     def partition_key(self) -> str:

@@ -1,24 +1,23 @@
 """Promotions, rejections and rollbacks that a person asks for. They move a gate by compare-and-set, and replays repeat them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Literal
+from typing import Final, get_args
 
 from modyn_dagster.catalog.results.promotions import PromotionRow, gate_of, list_promotions, move_gate, states_of
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.errors import RunError, UnknownName
 from modyn_dagster.evaluation.promotion.gate import GateRules
-from modyn_dagster.evaluation.promotion.history import BY_HAND
-from modyn_dagster.evaluation.promotion.state import Change, GateState
+from modyn_dagster.evaluation.promotion.state import Action, Change, GateState
 from modyn_dagster.evaluation.promotion.succession import crowned, returned
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.promotion.evidence import BatchEvidence, RunModels
 from modyn_dagster.pipeline.promotion.gate_walk import Repeat, crown, record_changes, rules_of
 from modyn_dagster.pipeline.promotion.predictions import GatePredictions
 
-Action = Literal["promote", "reject", "rollback"]
-_BY_STATE: Final[Mapping[str, Action]] = {"champion": "promote", "rejected": "reject"}
+#: Beginning of the reason of a rollback, for people who read it.
+_BY_HAND: Final = "rolled back by hand: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def act(platform: Platform, run: RunRow, action: Action, trigger: int | None, ac
         current = get_run(conn, run.id, lock=True)
         if changes:
             move_gate(conn, gate, run.title, batch=gate.batch, state=state.to_json())
-            record_changes(conn, models, changes, batch=gate.batch, time=evidence.time, manual=(0,))
+            record_changes(conn, models, changes, batch=gate.batch, time=evidence.time)
             current = crown(conn, current, models, state)
         return Acted(current, list_promotions(conn, run.id)[len(before) :])
 
@@ -124,15 +123,18 @@ def _apply(rules: GateRules, deed: Deed, state: GateState, evidence: BatchEviden
     if deed.action == "reject":
         if found is None:
             return state, []
-        return state.without(deed.trigger), [Change(deed.trigger, found.state, "rejected", deed.reason, deed.actor)]
+        rejected = Change(deed.trigger, found.state, "rejected", deed.reason, deed.actor, action=deed.action)
+        return state.without(deed.trigger), [rejected]
     if deed.trigger == state.champion:
         return state, []
     problem = evidence.load_problem(deed.trigger)
     if problem is not None:
         raise RunError(f"the model of trigger {deed.trigger} cannot be loaded, so the champion stays: {problem}")
     if deed.action == "rollback":
-        return returned(rules.spec, state, deed.trigger, f"{BY_HAND}: {deed.reason}", deed.actor, evidence)
-    return crowned(rules.spec, state, deed.trigger, deed.reason, deed.actor, evidence)
+        state, changes = returned(rules.spec, state, deed.trigger, _BY_HAND + deed.reason, deed.actor, evidence)
+    else:
+        state, changes = crowned(rules.spec, state, deed.trigger, deed.reason, deed.actor, evidence)
+    return state, [replace(changes[0], action=deed.action), *changes[1:]]
 
 
 def repeated_actions(platform: Platform, run: RunRow) -> Mapping[int, Sequence[Repeat]]:
@@ -141,12 +143,15 @@ def repeated_actions(platform: Platform, run: RunRow) -> Mapping[int, Sequence[R
     if source is None or rules is None:
         return {}
     with platform.transaction() as conn:
-        events = [event for event in list_promotions(conn, int(source)) if event.manual]
+        events = list_promotions(conn, int(source))
     repeats: dict[int, list[Repeat]] = {}
     for event in events:
-        action = "rollback" if event.reason.startswith(BY_HAND) else _BY_STATE[event.state]
-        reason = event.reason.removeprefix(f"{BY_HAND}: ")
-        repeats.setdefault(event.batch, []).append(partial(_repeat, rules, Deed(action, event.ordinal, event.actor, reason)))
+        for action in get_args(Action):
+            if event.action == action:
+                reason = event.reason.removeprefix(_BY_HAND) if action == "rollback" else event.reason
+                repeats.setdefault(event.batch, []).append(
+                    partial(_repeat, rules, Deed(action, event.ordinal, event.actor, reason))
+                )
     return repeats
 
 

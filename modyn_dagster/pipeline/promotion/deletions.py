@@ -65,7 +65,7 @@ class GateAfterDeletion:
             state, changes = with_remade(rules.spec, known, self.trigger, evidence)
         if state != known or changes:
             move_gate(conn, gate, run.title, batch=gate.batch, state=state.to_json())
-            record_changes(conn, models, changes, batch=gate.batch, time=evidence.time, manual=())
+            record_changes(conn, models, changes, batch=gate.batch, time=evidence.time)
         if state.seen >= 0:
             run = crown(conn, run, models, state)
         elif run.champion_model == old:

@@ -9,8 +9,9 @@ from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.results.promotions import gate_of, list_promotions
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.errors import RunError
-from modyn_dagster.evaluation.promotion.state import GateState
-from modyn_dagster.pipeline.promotion.actions import Action, act
+from modyn_dagster.evaluation.promotion.history import is_rollback
+from modyn_dagster.evaluation.promotion.state import Action, GateState
+from modyn_dagster.pipeline.promotion.actions import act
 from modyn_dagster.pipeline.promotion.gate_walk import advance_live
 from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from tests.pipeline.promotion.test_live_is_replay import alike, promoting
@@ -88,6 +89,16 @@ def test_only_a_candidate_can_be_rejected_and_what_is_done_already_stays(world_o
     for trigger, was in ((second, "superseded"), (0, "retired")):
         with pytest.raises(RunError, match=f"the model of trigger {trigger} is {was}; only a candidate can be rejected"):
             act(world.platform, run, "reject", trigger, "ann", "no use")
+    # An action is what it is recorded as, whatever the reason says.
+    act(world.platform, run, "rollback", 0, "ann", "a complaint")
+    act(world.platform, run, "promote", third, "ann", "rolled back by hand: not so")
+    with world.platform.transaction() as conn:
+        crowned = [event for event in list_promotions(conn, run.id) if event.state == "champion"][1:]
+    assert [(event.action, is_rollback(event)) for event in crowned] == [
+        ("promote", False),
+        ("rollback", True),
+        ("promote", False),
+    ]
     with pytest.raises(RunError, match=f"the model of trigger {third} is the champion; roll back"):
         act(world.platform, run, "reject", third, "ann", "no use")
     assert act(world.platform, run, "promote", third, "ann", "the best").events == []
