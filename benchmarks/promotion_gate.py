@@ -97,7 +97,7 @@ class SimulatedRun:
         ours, theirs = (np.eye(2, dtype=np.float32)[(drawn == lost).astype(np.int64)] for lost in (-1, 1))
         return Pairs(np.zeros(len(drawn), np.int64), ours, theirs, {})
 
-    def coverage(self, candidate: int, incumbent: int, after: int) -> float:
+    def coverage(self, candidate: int, after: int) -> float:
         """All labels are known."""
         return 1.0
 

@@ -93,7 +93,10 @@ class RunRow:
 
     @property
     def live_model(self) -> str | None:
-        """Id of the model that serves and that measurements judge: the champion where the spec promotes, else the newest."""
+        """Id of the model that serves and that measurements judge: the champion where the spec promotes, else the newest.
+
+        Where a deletion has left no champion, it is the newest until there is one: triggers have to judge some model.
+        """
         follows_champion = self.spec.get("promotion") is not None and self.spec.get("live") in (None, "champion")
         return self.champion_model or self.previous_model if follows_champion else self.previous_model
 
@@ -224,10 +227,20 @@ def move_run(conn: sa.Connection, run: RunRow, **values: Any) -> RunRow:
 
 def replace_previous_model(conn: sa.Connection, run: RunRow, old: str, new: str | None) -> None:
     """Let later runs of the pipeline that are to begin with a model of ``run`` begin with another one, or afresh."""
+    _replace(conn, run, pipeline_run.c.previous_model, old, new)
+
+
+def replace_champion(conn: sa.Connection, run: RunRow, old: str) -> None:
+    """Let later runs of the pipeline that took over a model of ``run`` as their champion have the champion that it has now."""
+    new = run.previous_model if run.spec.get("promotion") is None else run.champion_model
+    _replace(conn, run, pipeline_run.c.champion_model, old, new)
+
+
+def _replace(conn: sa.Connection, run: RunRow, column: "sa.Column[str]", old: str, new: str | None) -> None:
     columns = pipeline_run.c
     where = (columns.pipeline_id == run.pipeline_id) & (columns.mode == run.mode) & (columns.id > run.id)
-    where &= (columns.previous_model == old) & columns.state.in_(OPEN)
-    conn.execute(sa.update(pipeline_run).where(where).values(previous_model=new, epoch=columns.epoch + 1))
+    where &= (column == old) & columns.state.in_(OPEN)
+    conn.execute(sa.update(pipeline_run).where(where).values({column: new, columns.epoch: columns.epoch + 1}))
 
 
 def set_mlflow_run(conn: sa.Connection, run_id: int, mlflow_run_id: str) -> None:

@@ -75,7 +75,7 @@ def enough_evaluation_samples(spec: EvaluationSpec, cells: Sequence[EvaluationRo
 
 def champion_check(verdict: Verdict) -> CheckResult:
     """Check that a model is at least as good as the champion before it: the gate of the alias ``champion``."""
-    counts = {"champion": verdict.champion}
+    counts = {} if verdict.champion is None else {"champion": verdict.champion}
     return CheckResult("champion", verdict.promoted, False, verdict.reason, counts)
 
 

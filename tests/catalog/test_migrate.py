@@ -117,3 +117,24 @@ def test_a_database_at_an_unknown_revision_is_not_touched(owner: sa.Engine, revi
     with pytest.raises(SchemaOutdated, match=rf"revision {revision}.*{remedy}"):
         upgrade(owner)
     assert current_revision(owner) == revision
+
+
+def test_actions_of_people_in_promotions_of_before_are_named(empty: sa.Engine) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    told = [("champion", "the first model", False), ("champion", "rolled back by hand: a complaint", True)]
+    told += [("rejected", "no use", True), ("champion", "it is better", True), ("retired", "rolled back by hand, it said", False)]
+    with transaction(empty) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0111")
+        connection.execute(sa.text("alter table promotion drop constraint fk_promotion_run_id_pipeline_run"))
+        connection.execute(sa.text("alter table promotion drop constraint fk_promotion_trigger_id_trigger"))
+        insert = sa.text(
+            "insert into promotion (run_id, number, trigger_id, model_hash, state, actor, reason, batch, manual) "
+            "values (1, :number, 1, '', :state, 'ann', :reason, 0, :manual)"
+        )
+        for number, (state, reason, manual) in enumerate(told):
+            connection.execute(insert, {"number": number, "state": state, "reason": reason, "manual": manual})
+        command.upgrade(config, "0112")
+        found = connection.execute(sa.text("select action from promotion order by number")).scalars().all()
+    assert found == [None, "rollback", "reject", "promote", None]

@@ -196,7 +196,7 @@ def test_every_change_is_shown_once_whoever_made_it_and_the_check_has_the_pictur
 
     with face.platform.transaction() as conn:
         events = list_promotions(conn, run.id)
-    by_rule = replace(newest, actor=ROLLBACK, before="retired", manual=False, verdict=None, reason="its score was bad")
+    by_rule = replace(newest, actor=ROLLBACK, before="retired", action=None, verdict=None, reason="its score was bad")
     warned = champion_check(dg.AssetKey(CHAMPION), face.platform, run, events, by_rule)
     assert (warned.passed, warned.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert warned.description == "No test made this model the champion: its score was bad"

@@ -17,7 +17,7 @@ def cell(model: int, interval: int, value: float | None, *, seen: bool = False, 
     return EvaluationRow(model, model, start, start + timedelta(days=1), metric, 10, value, None, seen)
 
 
-def crowned(cells: list[EvaluationRow], models: list[int], metric: str = "accuracy") -> list[int]:
+def crowned(cells: list[EvaluationRow], models: list[int], metric: str = "accuracy") -> list[int | None]:
     return [verdict.champion for verdict in champions(models, cells, metric)]
 
 

@@ -77,4 +77,6 @@ def test_paragraphs_of_a_neighbour_do_not_become_modules_again() -> None:
 
 def test_a_folder_shows_at_most_a_dozen_files() -> None:
     shown = Counter(path.parent.relative_to(PACKAGE).as_posix() for path in files() if path.name != "__init__.py")
+    # Revisions of the schema are a history with a file each, which only grows.
+    del shown["catalog/migrations/versions"]
     assert {folder: count for folder, count in shown.items() if count > DOZEN} == {}

@@ -41,7 +41,7 @@ class PromotionRow:
         number: position among the events of the run, from 0 on.
         trigger_id: trigger that the model is the model of.
         ordinal: of that trigger.
-        model_hash: id of the model.
+        model_hash: id of the model at that time; a deletion may have made it again since.
         before: state before; None for a model that is new.
         state: state afterwards.
         actor: ``gate``, ``rollback``, ``deletion``, or the name that a person gave.
@@ -49,7 +49,8 @@ class PromotionRow:
         batch: ordinal of the batch after which it holds.
         time: stream time there; None where no sample has a time.
         verdict: of the test, with its bounds; None where none was made.
-        manual: made by a person; a replay repeats it.
+        action: ``promote``, ``reject`` or ``rollback`` of a person, which a replay repeats; None for a change by rule, and for
+            one that follows from an action.
     """
 
     id: Id
@@ -65,8 +66,13 @@ class PromotionRow:
     batch: int
     time: datetime | None
     verdict: Annotated[Mapping[str, Any] | None, JSONB(none_as_null=True)]
-    manual: Annotated[bool, Default(sa.false())]
+    action: str | None
     created_at: Created
+
+    @property
+    def manual(self) -> bool:
+        """True for an action of a person."""
+        return self.action is not None
 
     @property
     def partition_key(self) -> str:
@@ -201,6 +207,6 @@ def promotion_counts(conn: sa.Connection, run_id: int) -> PromotionCounts:
     """Count the promotions of a run by the events of its models; the first model was not tested."""
     events = list_promotions(conn, run_id)
     ends = [event.state for event in events]
-    crowned = [event for event in events if event.state == "champion" and event.number > 0]
+    crowned = [event for event in events if event.state == "champion" and event.before != "champion" and event.number > 0]
     back = sum(event.before == "retired" for event in crowned)
     return PromotionCounts(ends.count("shadow"), len(crowned) - back, ends.count("rejected"), ends.count("superseded"), back)

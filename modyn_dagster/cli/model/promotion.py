@@ -16,8 +16,8 @@ from modyn_dagster.errors import ConfigError, RunError
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from modyn_dagster.evaluation.promotion.state import Action
     from modyn_dagster.pipeline.platform import Platform
-    from modyn_dagster.pipeline.promotion.actions import Action
     from modyn_dagster.pipeline.promotion.wishes import PlaceOfModel
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -18,13 +18,13 @@ class Verdict:
         trigger: ordinal of the model's trigger.
         promoted: it became the champion.
         reason: scores of both, or why they could not be compared.
-        champion: ordinal of the champion's trigger after the challenge.
+        champion: ordinal of the champion's trigger after the challenge; None where a deletion has left no champion.
     """
 
     trigger: int
     promoted: bool
     reason: str
-    champion: int
+    champion: int | None
 
 
 def champions(models: Sequence[int], cells: Iterable[EvaluationRow], metric: str) -> list[Verdict]:
@@ -47,13 +47,14 @@ def champions(models: Sequence[int], cells: Iterable[EvaluationRow], metric: str
         if cell.metric == metric and cell.value is not None and cell.ordinal in scores:
             scores[cell.ordinal][cell.interval_start, cell.interval_end] = cell
     verdicts: list[Verdict] = []
+    champion = min(models, default=-1)
     for model in sorted(models):
         if not verdicts:
             verdicts.append(Verdict(model, True, "the first model", model))
             continue
-        champion = verdicts[-1].champion
         promoted, reason = _challenge(scores[model], scores[champion], champion, metric)
-        verdicts.append(Verdict(model, promoted, reason, model if promoted else champion))
+        champion = model if promoted else champion
+        verdicts.append(Verdict(model, promoted, reason, champion))
     return verdicts
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from modyn_dagster.evaluation.metrics.evaluation_samples import Outputs, Truth
+from modyn_dagster.keys import KeyArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,19 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Predictions of one model for labelled samples of an interval, in stream order, and the number of all its samples."""
+    """Predictions of one model for the samples of an interval that it has not seen, in stream order.
 
+    Attributes:
+        keys: of the samples, ``uint64[n]``, ascending.
+        truth: classes ``int64[n]`` or targets ``float64[n]``; -1 or NaN where no label is known.
+        outputs: ``float32[n, k]``.
+        slices: as of ``Pairs``, where a rollback watches slices.
+    """
+
+    keys: KeyArray
     truth: Truth
     outputs: Outputs
-    n_samples: int
+    slices: Mapping[str, np.ndarray[tuple[int], np.dtype[np.object_]]]
 
 
 class Evidence(Protocol):
@@ -72,7 +81,7 @@ class Evidence(Protocol):
         """
         ...
 
-    def coverage(self, candidate: int, incumbent: int, after: int) -> float:
+    def coverage(self, candidate: int, after: int) -> float:
         """Share of the mature samples after a key that have a label; 1 where there are none."""
         ...
 

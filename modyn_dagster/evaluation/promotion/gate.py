@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from modyn_dagster.evaluation.paired.verdict import PairedVerdict
+from modyn_dagster.evaluation.promotion.deletions import without_withdrawn
 from modyn_dagster.evaluation.promotion.evidence import Evidence
 from modyn_dagster.evaluation.promotion.guardrails import broken_guardrail
-from modyn_dagster.evaluation.promotion.rollback import MICROSECONDS, earlier_champion, watch_champion
-from modyn_dagster.evaluation.promotion.state import DELETION, GATE, ROLLBACK, Candidate, Change, GateState, Trial, Watch
+from modyn_dagster.evaluation.promotion.rollback import earlier_champion, watch_champion
+from modyn_dagster.evaluation.promotion.state import GATE, MICROSECONDS, ROLLBACK, Candidate, Change, GateState, Trial
 from modyn_dagster.evaluation.promotion.succession import crowned, returned, under_test
 from modyn_dagster.evaluation.promotion.trials import look, renewed
 from modyn_dagster.spec.base import seconds_of
@@ -38,8 +39,7 @@ def look_at_batch(rules: GateRules, state: GateState, since: int, evidence: Evid
         since: ordinal of the batch of the last look; -1 before the first.
         evidence: after this batch.
     """
-    changes: list[Change] = []
-    state = _without_withdrawn(rules, state, evidence, changes)
+    state, changes = without_withdrawn(rules.spec, state, evidence)
     state = _with_new_models(rules, state, evidence, changes)
     state = _tested(rules, state, since, evidence, changes)
     watched = watch_champion(rules.spec, rules.metric, state, evidence)
@@ -47,31 +47,6 @@ def look_at_batch(rules: GateRules, state: GateState, since: int, evidence: Evid
     if watched.reason is not None:
         state = _rolled_back(rules, state, watched.reason, evidence, changes)
     return _with_shadows(rules, state, evidence, changes), changes
-
-
-def _without_withdrawn(rules: GateRules, state: GateState, evidence: Evidence, changes: list[Change]) -> GateState:
-    present = evidence.models()
-    reason = "a deletion has withdrawn its model"
-    for each in state.candidates:
-        if each.trigger not in present:
-            changes.append(Change(each.trigger, each.state, "rejected", reason, DELETION))
-            state = state.without(each.trigger)
-    state = replace(state, former=tuple(each for each in state.former if each in present))
-    if state.champion is None or state.champion in present:
-        return state
-    gone = Change(state.champion, "champion", "retired", reason, DELETION)
-    heir = earlier_champion(state, evidence)
-    if heir is None:
-        # The newest candidate is all there is; without one, the next model is the first again.
-        heir = max((each.trigger for each in state.candidates), default=None)
-    state = replace(state, champion=None, since=None, watch=Watch())
-    changes.append(gone)
-    if heir is None:
-        return state
-    withdrawn = f"the model of trigger {gone.trigger}, the champion, was withdrawn"
-    state, more = crowned(rules.spec, state, heir, withdrawn, DELETION, evidence)
-    changes += more
-    return state
 
 
 def _with_new_models(rules: GateRules, state: GateState, evidence: Evidence, changes: list[Change]) -> GateState:

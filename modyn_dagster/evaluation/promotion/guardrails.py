@@ -1,6 +1,6 @@
 """Guardrails of a promotion: other metrics, slices, size and latency of a candidate that has passed its test."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -34,24 +34,36 @@ def broken_guardrail(rules: PromotionSpec, candidate: int, trial: Trial, evidenc
     if not limits.metrics:
         return None
     pairs = window_pairs(candidate, trial, evidence)
-    return next(filter(None, (_broken(rule, rules, pairs) for rule in limits.metrics)), None)
+    return broken_metric(limits.metrics, pairs, rules.min_samples)
 
 
-def _broken(rule: MetricGuardrail, rules: PromotionSpec, pairs: Pairs) -> str | None:
-    for name, rows in _parts(rule, rules, pairs):
+def broken_metric(limits: Sequence[MetricGuardrail], pairs: Pairs, min_samples: int, other: str = "the champion") -> str | None:
+    """Say which metric of the first model is worse than that of the second one by more than it may be; None for none.
+
+    Args:
+        limits: of the metrics.
+        pairs: predictions of both.
+        min_samples: values of a slice with fewer pairs are left out.
+        other: name of the second one, for the sentence.
+    """
+    return next(filter(None, (_broken(limit, pairs, min_samples, other) for limit in limits)), None)
+
+
+def _broken(rule: MetricGuardrail, pairs: Pairs, min_samples: int, other: str) -> str | None:
+    for name, rows in _parts(rule, pairs, min_samples):
         ours, theirs = (_value(rule.metric, outputs, pairs, rows) for outputs in (pairs.candidate, pairs.incumbent))
         if theirs is None:
             continue
         if ours is None:
-            return f"its {rule.metric} on {name} is undefined, that of the champion is {theirs:.6g}"
+            return f"its {rule.metric} on {name} is undefined, that of {other} is {theirs:.6g}"
         drop = (ours - theirs) if lower_is_better(rule.metric) else (theirs - ours)
         if drop > rule.max_drop:
-            worse = f"is {ours:.6g} against {theirs:.6g} of the champion on {name}"
+            worse = f"is {ours:.6g} against {theirs:.6g} of {other} on {name}"
             return f"its {rule.metric} {worse}, worse by more than max_drop {rule.max_drop:g}"
     return None
 
 
-def _parts(rule: MetricGuardrail, rules: PromotionSpec, pairs: Pairs) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
+def _parts(rule: MetricGuardrail, pairs: Pairs, min_samples: int) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
     """Rows of all pairs, or of each value of a slice that has enough of them."""
     if rule.slice is None:
         yield _ALL, np.arange(len(pairs))
@@ -61,7 +73,7 @@ def _parts(rule: MetricGuardrail, rules: PromotionSpec, pairs: Pairs) -> Iterato
     texts, groups = np.unique(values[present].astype(str), return_inverse=True)
     for number, text in enumerate(texts.tolist()):
         rows = present[groups == number]
-        if len(rows) >= rules.min_samples:
+        if len(rows) >= min_samples:
             yield f"{rule.slice}={text}", rows
 
 

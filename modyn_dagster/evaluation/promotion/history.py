@@ -3,13 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from modyn_dagster.catalog.results.promotions import PromotionRow
 from modyn_dagster.evaluation.promotion.state import DELETION, ROLLBACK
-
-#: Beginning of the reason of a rollback that a person asked for, in the events of a run.
-BY_HAND: Final = "rolled back by hand"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +46,7 @@ def is_rollback(event: PromotionRow) -> bool:
     if event.state != "champion":
         return False
     again = event.actor == DELETION and event.before == "retired"
-    return again or event.actor == ROLLBACK or event.reason.startswith(BY_HAND)
+    return again or event.actor == ROLLBACK or event.action == "rollback"
 
 
 def deciding_event(events: Sequence[PromotionRow], champion: PromotionRow) -> PromotionRow | None:

@@ -6,6 +6,10 @@ from typing import Any, Final, Literal, Self
 
 State = Literal["candidate", "shadow", "passed", "champion", "retired", "rejected", "superseded"]
 
+MICROSECONDS: Final = 1_000_000
+
+Action = Literal["promote", "reject", "rollback"]
+
 #: Actors of changes that no person makes.
 GATE: Final = "gate"
 ROLLBACK: Final = "rollback"
@@ -134,6 +138,7 @@ class Change:
         reason: one sentence.
         actor: ``gate``, ``rollback``, ``deletion``, or the name of a person.
         verdict: of the test, as JSON; None where none was made.
+        action: of a person; None for a change by rule, and for one that follows from an action.
     """
 
     trigger: int
@@ -142,3 +147,4 @@ class Change:
     reason: str
     actor: str = GATE
     verdict: Mapping[str, Any] | None = None
+    action: Action | None = None

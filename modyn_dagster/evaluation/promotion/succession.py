@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from modyn_dagster.evaluation.paired.verdict import PairedVerdict
 from modyn_dagster.evaluation.promotion.evidence import Evidence
-from modyn_dagster.evaluation.promotion.rollback import MICROSECONDS
-from modyn_dagster.evaluation.promotion.state import Candidate, Change, GateState, Watch
+from modyn_dagster.evaluation.promotion.state import MICROSECONDS, Candidate, Change, GateState, Watch
 from modyn_dagster.evaluation.promotion.trials import begin_trial
 from modyn_dagster.spec.base import seconds_of
 from modyn_dagster.spec.promotion.gate import PromotionSpec
@@ -40,6 +39,8 @@ def crowned(
     former = former if old is None else (*former, old)[-rules.former :]
     quiet = _quiet_until(rules, evidence)
     state = replace(state, champion=trigger, since=evidence.time, former=former, watch=Watch(), quiet_until=quiet)
+    # A gate that is told of a model by this knows it: a champion is no candidate at the next look.
+    state = replace(state, seen=max(state.seen, trigger))
     interrupted = [each for each in reversed(state.candidates) if each.trial is not None]
     for each in interrupted:
         again = f"there is another champion, the model of trigger {trigger}: its test begins anew"

@@ -1,7 +1,7 @@
 """Test of one candidate: it takes the pairs of a look, keeps a few numbers of them, and gives its verdict."""
 
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from modyn_dagster.evaluation.paired.block_bootstrap import bootstrap_verdict
 from modyn_dagster.evaluation.paired.bounded_losses import paired_differences
@@ -10,11 +10,9 @@ from modyn_dagster.evaluation.paired.mcnemar import DiscordantState, mcnemar_ver
 from modyn_dagster.evaluation.paired.spending import alpha_of_candidate, spent_alpha
 from modyn_dagster.evaluation.paired.verdict import PairedVerdict, undecided
 from modyn_dagster.evaluation.promotion.evidence import Evidence, Pairs
-from modyn_dagster.evaluation.promotion.state import Trial
+from modyn_dagster.evaluation.promotion.state import MICROSECONDS, Trial
 from modyn_dagster.spec.base import seconds_of
 from modyn_dagster.spec.promotion.gate import PromotionSpec
-
-_MICROSECONDS: Final = 1_000_000
 
 
 class Looked(NamedTuple):
@@ -47,7 +45,7 @@ def look(rules: PromotionSpec, metric: str, candidate: int, trial: Trial, since:
     alpha = spent_alpha(alpha_of_candidate(trial.number, 1 - rules.confidence), trial.window)
     entered = evidence.pairs(candidate, trial.champion, trial.after, trial.begun, since)
     trial = replace(trial, n=trial.n + len(entered))
-    covered = evidence.coverage(candidate, trial.champion, trial.after)
+    covered = evidence.coverage(candidate, trial.after)
     if rules.test == "block_bootstrap":
         looked = _bootstrap(rules, metric, candidate, trial, evidence, alpha, open_=covered < rules.min_coverage)
     else:
@@ -66,7 +64,7 @@ def renewed(rules: PromotionSpec, trial: Trial, evidence: Evidence) -> Trial:
     """
     if rules.window is None or trial.window_since is None or evidence.time is None:
         return trial
-    if evidence.time - trial.window_since < seconds_of(rules.window) * _MICROSECONDS:
+    if evidence.time - trial.window_since < seconds_of(rules.window) * MICROSECONDS:
         return trial
     here = {"window_begun": evidence.batch, "window_since": evidence.time}
     return replace(trial, window=trial.window + 1, looks=0, numbers={}, **here)

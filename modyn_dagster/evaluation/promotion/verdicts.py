@@ -5,13 +5,14 @@ from collections.abc import Iterable, Sequence
 from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.catalog.results.promotions import PromotionRow, states_of
 from modyn_dagster.evaluation.composite.champion import Verdict, champions
+from modyn_dagster.evaluation.promotion.history import live_periods
 from modyn_dagster.spec.pipeline import PipelineSpec
 
 
 def champion_verdicts(
     spec: PipelineSpec, models: Sequence[int], cells: Iterable[EvaluationRow], events: Sequence[PromotionRow]
 ) -> list[Verdict]:
-    """A verdict per model, in the order of their triggers; the last one names the champion of now.
+    """A verdict per model, in the order of their triggers; the last one names the champion of now, if there is one.
 
     Args:
         spec: of the run; with ``promotion`` its gate decides, otherwise mean scores do, as by ``champions``.
@@ -22,13 +23,21 @@ def champion_verdicts(
     if spec.promotion is None:
         return champions(models, cells, spec.evaluation.score_metric)
     last = states_of(events)
-    # Before its first look the gate has said nothing: the first model of a run is its champion.
-    present = next((event.ordinal for event in reversed(events) if event.state == "champion"), min(models, default=-1))
+    present = _present(models, events)
     crowned = {event.ordinal for event in events if event.state == "champion"} | {present}
     return [
         Verdict(model, model in crowned, _reason(last.get(model), is_champion=model == present), present)
         for model in sorted(models)
     ]
+
+
+def _present(models: Sequence[int], events: Sequence[PromotionRow]) -> int | None:
+    """Champion by the events of a gate; None where a deletion has withdrawn it and none follows."""
+    if not events:
+        # Before its first look the gate has said nothing: the first model of a run is its champion.
+        return min(models, default=None)
+    [*_, last] = [None, *live_periods(events)]
+    return None if last is None or last.until is not None or last.began.ordinal not in models else last.began.ordinal
 
 
 def _reason(event: PromotionRow | None, *, is_champion: bool) -> str:

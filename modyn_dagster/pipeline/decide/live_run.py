@@ -52,7 +52,7 @@ def current_live_run(platform: Platform, pipeline: str) -> RunRow:
             begin |= {"previous_model": old.previous_model, "hole_set_id": old.hole_set_id}
             if spec.promotion is not None:
                 # It serves until the new run has a model.
-                begin |= {"champion_model": old.live_model}
+                begin |= {"champion_model": old.champion_model or old.live_model}
         elif spec.start == "now":
             view = platform.read_view(conn, spec.dataset)
             begin = {"origin": view.last_key, "cursor": view.last_key, "last_ordinal": view.last_ordinal}

@@ -138,7 +138,7 @@ def _kind_of(change: PromotionRow) -> Kind | None:
         return "rejected"
     if change.state == "passed":
         return "waits_for_approval"
-    if change.state != "champion":
+    if change.state != "champion" or change.before == "champion":
         return None
     return "rolled_back" if is_rollback(change) else "promoted"
 

@@ -40,7 +40,7 @@ class DecidedTrial:
 
 
 def decided_trial(platform: Platform, run: RunRow, events: Sequence[PromotionRow], champion: PromotionRow) -> DecidedTrial | None:
-    """Read the pairs of a test again; None for a champion that no test made, or whose opponent is withdrawn.
+    """Read the pairs of a test again; None for a champion that no test made, or where a deletion has changed a model.
 
     Samples that were deleted since are left out, so there may be fewer pairs than the verdict counts.
 
@@ -62,7 +62,7 @@ def decided_trial(platform: Platform, run: RunRow, events: Sequence[PromotionRow
     ]
     periods = live_periods(events[: begun[-1].number]) if begun else []
     models = RunModels.read(platform, run, platform.view_of(run))
-    if not periods or not {decided.ordinal, periods[-1].began.ordinal} <= models.contexts.keys():
+    if not periods or any(models.hash_of(each.ordinal) != each.model_hash for each in (decided, periods[-1].began)):
         return None
     incumbent, predictions = periods[-1].began, GatePredictions(ahead=False)
     evidence = BatchEvidence(models, predictions, decided.batch)

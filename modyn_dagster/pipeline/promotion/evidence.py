@@ -1,7 +1,7 @@
 """Evidence of a gate: stored predictions, and the labels as of one batch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.timings import prediction_timings
 from modyn_dagster.catalog.triggers import list_triggers
@@ -39,6 +39,7 @@ class RunModels:
     Attributes:
         contexts: by the ordinal of the trigger; their view reaches to the last batch that is there.
         spec: of the run.
+        load_problems: by the ids of the models that were tried, so that each is loaded once; None for one that loads.
     """
 
     platform: Platform
@@ -46,6 +47,7 @@ class RunModels:
     spec: PipelineSpec
     view: DatasetView
     contexts: Mapping[int, TriggerContext]
+    load_problems: dict[str, str | None] = field(default_factory=dict)
 
     @classmethod
     def read(cls, platform: Platform, run: RunRow, view: DatasetView) -> "RunModels":
@@ -60,6 +62,21 @@ class RunModels:
             if trigger.state == "trained" and trigger.id in with_model
         }
         return cls(platform, run, spec, view, contexts)
+
+    def hash_of(self, trigger: int) -> str:
+        """Id of the model of a trigger; empty where it has none."""
+        context = self.contexts.get(trigger)
+        return "" if context is None or context.model is None else context.model.hash
+
+    def without(self, trigger: int) -> "RunModels":
+        """Return the models without that of a trigger."""
+        return replace(self, contexts={ordinal: each for ordinal, each in self.contexts.items() if ordinal != trigger})
+
+    def with_model(self, model: ModelRow) -> "RunModels":
+        """Return the models with another one of a trigger that has one."""
+        context = self.contexts[model.ordinal]
+        models = tuple(model if each.trigger_id == model.trigger_id else each for each in context.models)
+        return replace(self, contexts={**self.contexts, model.ordinal: replace(context, models=models)})
 
 
 class BatchEvidence:
@@ -104,7 +121,7 @@ class BatchEvidence:
             before = np.union1d(before, now)
         return self._pairs(candidate, incumbent, entries)
 
-    def coverage(self, candidate: int, incumbent: int, after: int) -> float:
+    def coverage(self, candidate: int, after: int) -> float:
         """Share of the mature samples after a key that have a label."""
         if self._models.spec.promotion is None or self._models.spec.promotion.min_coverage == 0:
             return 1.0
@@ -126,18 +143,21 @@ class BatchEvidence:
         touched = touched[touched >= ordinal_of(context.trigger.point)]
         if len(touched) == 0:
             empty = Predictions.empty("class", int(context.model.architecture["n_outputs"]) if context.model else 1)
-            return Outcomes(empty.truth, empty.outputs, 0)
+            return Outcomes(empty.keys, empty.truth, empty.outputs, {})
         found = self._predictions.of(context, int(touched[0]), int(touched[-1]))
         seen = max(context.trigger.key, context.trigger.point)
         rows = np.flatnonzero((found.times >= start) & (found.times < stop) & (found.keys.astype(np.int64) > seen))
         found = found.take(rows)
-        return Outcomes(self._truth(found, self.batch), found.outputs, len(found))
+        promotion = self._models.spec.promotion
+        watched = promotion is not None and promotion.rollback is not None and promotion.rollback.guardrails
+        slices = self._slices(context, found) if watched else {}
+        return Outcomes(found.keys, self._truth(found, self.batch), found.outputs, slices)
 
     def n_bytes(self, model: int) -> int:
         """Bytes of a model's weights in memory."""
         from modyn_dagster.pipeline.weights import weights_of
 
-        state = weights_of(self._models.platform, self._models.spec, self._hash(model))
+        state = weights_of(self._models.platform, self._models.spec, self._models.hash_of(model))
         return sum(int(tensor.nbytes) for tensor in state.values())
 
     def latency(self, model: int) -> float | None:
@@ -155,20 +175,19 @@ class BatchEvidence:
             return f"trigger {model} has no model"
         if context.model.removed_at is not None:
             return f"model {context.model.hash[:12]} of trigger {model} was removed by retention"
-        try:
-            weights_of(self._models.platform, self._models.spec, context.model.hash)
-        except (ModynError, OSError) as error:
-            return str(error)
-        return None
+        tried, model_hash = self._models.load_problems, context.model.hash
+        if model_hash not in tried:
+            try:
+                weights_of(self._models.platform, self._models.spec, model_hash)
+                tried[model_hash] = None
+            except (ModynError, OSError) as error:
+                tried[model_hash] = str(error)
+        return tried[model_hash]
 
     @property
     def _enters_late(self) -> bool:
         """True where samples may enter a test later than with their own batch."""
         return self._view.label_position is not None or self._models.spec.evaluation.maturity is not None
-
-    def _hash(self, model: int) -> str:
-        row = self._models.contexts[model].model
-        return "" if row is None else row.hash
 
     def _arrived(self, candidate: int, after: int, since: int) -> KeyArray:
         """Keys of labelled samples after a key that arrived after a batch and up to this one, ``uint64[n]``."""

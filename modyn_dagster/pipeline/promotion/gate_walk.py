@@ -139,15 +139,13 @@ class GateWalk:
             begin = perf_counter()
             evidence = BatchEvidence(self._models, self._predictions, batch)
             place.state, changes = look_at_batch(self._rules, place.state, place.batch, evidence)
-            manual: list[int] = []
             for repeat in self._repeat.get(batch, ()):
                 place.state, more = repeat(place.state, evidence)
-                manual += [len(changes)] if more else []
                 changes += more
             place.batch = batch
             place.seconds, place.n_looks = place.seconds + perf_counter() - begin, place.n_looks + 1
             if changes:
-                run = self._commit(run, place, changes, evidence, manual)
+                run = self._commit(run, place, changes, evidence)
                 self._predictions.keep([*_compared(place.state)])
             elif monotonic() - place.committed > _COMMIT_SECONDS:
                 run = self._commit(run, place)
@@ -170,7 +168,6 @@ class GateWalk:
         place: _Place,
         changes: Sequence[Change] = (),
         evidence: BatchEvidence | None = None,
-        manual: Sequence[int] = (),
     ) -> RunRow:
         with self._platform.transaction() as conn:
             current = get_run(conn, self._run_id, lock=True)
@@ -179,7 +176,7 @@ class GateWalk:
                 timing = Timing("promote", place.seconds, place.n_looks, place.batch)
                 record_timing(conn, self._run_id, None, None, timing)
             if changes and self._models is not None and evidence is not None:
-                record_changes(conn, self._models, changes, batch=place.batch, time=evidence.time, manual=manual)
+                record_changes(conn, self._models, changes, batch=place.batch, time=evidence.time)
                 current = crown(conn, current, self._models, place.state)
         place.committed, place.seconds, place.n_looks = monotonic(), 0.0, 0
         # A replay is further than its row says.
@@ -193,7 +190,6 @@ def record_changes(
     *,
     batch: int,
     time: int | None,
-    manual: Sequence[int],
 ) -> None:
     """Append changes to the events of a run.
 
@@ -203,13 +199,12 @@ def record_changes(
         changes: in order.
         batch: ordinal of the batch after which they hold.
         time: stream time there, microseconds since 1970.
-        manual: places in ``changes`` of what a person did.
     """
     earlier = list_promotions(conn, models.run.id)
     last, known = states_of(earlier), {event.ordinal: event.model_hash for event in earlier}
     moment = None if time is None else as_timestamp(np.datetime64(time, "us"))
     events: list[dict[str, Any]] = []
-    for place, change in enumerate(changes):
+    for change in changes:
         context = models.contexts.get(change.trigger)
         before: str | None = change.before
         if before is None and change.trigger in last:
@@ -226,7 +221,7 @@ def record_changes(
                 "batch": batch,
                 "time": moment,
                 "verdict": change.verdict,
-                "manual": place in manual,
+                "action": change.action,
             }
         )
     insert_promotions(conn, models.run.id, events)

@@ -12,9 +12,9 @@ from modyn_dagster.catalog.results.promotions import list_promotions
 from modyn_dagster.catalog.runs import RunRow, get_run, list_runs, live_run
 from modyn_dagster.errors import ConfigError, RunError, StaleRun, UnknownName
 from modyn_dagster.evaluation.promotion.history import live_periods
-from modyn_dagster.evaluation.promotion.state import DELETION, GATE, ROLLBACK
+from modyn_dagster.evaluation.promotion.state import DELETION, GATE, ROLLBACK, Action
 from modyn_dagster.pipeline.platform import Platform
-from modyn_dagster.pipeline.promotion.actions import Acted, Action, act
+from modyn_dagster.pipeline.promotion.actions import Acted, act
 
 _PARTITION_KEY: Final = re.compile(r"(\d+)-(\d+)")
 _ACTORS: Final = (GATE, ROLLBACK, DELETION)
@@ -100,7 +100,8 @@ def carry_out(platform: Platform, action: Action, place: PlaceOfModel, actor: st
         ConfigError: the name is none, or that of a rule.
         RunError: whatever ``act`` refuses; and somebody else, a person or the gate, changed the promotions at the same moment.
     """
-    if not actor.strip() or actor in _ACTORS:
+    actor = actor.strip()
+    if actor in ("", *_ACTORS):
         raise ConfigError(
             "promotion", "actor", actor, f"must be the name of a person, not empty and none of {', '.join(_ACTORS)}"
         )

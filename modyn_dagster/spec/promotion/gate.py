@@ -56,6 +56,8 @@ class PromotionSpec(Spec):
             raise ValueError("only confidence_sequence bounds losses; leave bound out")
         if self.block is not None and self.test != "block_bootstrap":
             raise ValueError("only block_bootstrap has blocks; leave block out")
+        if self.rollback is not None and self.rollback.guardrails and not self.guardrails.metrics:
+            raise ValueError("rollback.guardrails watches guardrails.metrics, and there are none")
         return self
 
     def metric_problem(self, metric: str) -> str | None:

@@ -52,13 +52,29 @@ class RollbackSpec(Spec):
     max_drop: NonNegativeFloat | None = Field(
         None, description="A score that is worse by more than this than that of the champion before, on the same samples, is bad."
     )
+    guardrails: bool = Field(
+        False,
+        exclude_if=lambda chosen: not chosen,
+        description="An interval in which it breaks one of `guardrails.metrics` against the champion before, on the same "
+        "samples, is bad too; beside another limit, or alone.",
+    )
     every: Duration = Field("1d", description="Length of the intervals, in stream time.")
     intervals: PositiveInt = Field(3, description="Bad intervals in a row.")
-    min_samples: PositiveInt = Field(30, description="An interval with fewer labelled samples counts neither way.")
+    min_samples: PositiveInt = Field(
+        30,
+        description="An interval with fewer labelled samples waits for more of them; once a later one has enough, it counts "
+        "neither way.",
+    )
     cool_down: Duration = Field("7d", description="No automatic rollback for so long after any change of the champion.")
 
     @model_validator(mode="after")
     def _has_one_limit(self) -> Self:
-        if sum(limit is not None for limit in (self.below, self.above, self.max_drop)) != 1:
-            raise ValueError("give exactly one of below, above and max_drop")
+        n_limits = sum(limit is not None for limit in (self.below, self.above, self.max_drop))
+        if n_limits > 1 or not (n_limits or self.guardrails):
+            raise ValueError("give exactly one of below, above and max_drop, and guardrails: true beside it or instead")
         return self
+
+    @property
+    def compares_champions(self) -> bool:
+        """True where the champion before is what an interval is measured against."""
+        return self.max_drop is not None or self.guardrails

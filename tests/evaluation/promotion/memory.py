@@ -100,7 +100,7 @@ class MemoryEvidence:
         slices = {"group": self.stream.groups[rows]} if len(self.stream.groups) else {}
         return Pairs(self.stream.truth[rows], ours, theirs, slices)
 
-    def coverage(self, candidate: int, incumbent: int, after: int) -> float:
+    def coverage(self, candidate: int, after: int) -> float:
         mature = (self.stream.keys > after) & (self.stream.batch + self.stream.maturity <= self.batch)
         return float(np.mean(self.stream.labelled[mature] <= self.batch)) if mature.any() else 1.0
 
@@ -110,7 +110,9 @@ class MemoryEvidence:
         times = self.stream.batch * DAY
         rows = np.flatnonzero((times >= begin) & (times < end) & (self.stream.batch > self.stream.model(model).born))
         known = self.stream.labelled[rows] <= self.batch
-        return Outcomes(np.where(known, self.stream.truth[rows], -1), self.stream.outputs(model)[rows], len(rows))
+        slices = {"group": self.stream.groups[rows]} if len(self.stream.groups) else {}
+        truth = np.where(known, self.stream.truth[rows], -1)
+        return Outcomes(self.stream.keys[rows].astype(np.uint64), truth, self.stream.outputs(model)[rows], slices)
 
     def n_bytes(self, model: int) -> int:
         return self.stream.model(model).n_bytes

@@ -5,12 +5,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from modyn_dagster.evaluation.promotion.state import GateState
 from modyn_dagster.evaluation.promotion.succession import crowned
-from tests.evaluation.promotion.memory import DAY, MemoryEvidence, Model, Stream, stream_of
+from tests.evaluation.promotion.memory import DAY, MemoryEvidence, Stream, stream_of
 from tests.evaluation.promotion.walks import WALKS, Walk, rules_of, sure, walked
 
 BACK = {"below": 0.6, "every": "1d", "intervals": 2, "min_samples": 5, "cool_down": "1d"}
@@ -47,6 +49,51 @@ def test_an_interval_with_too_few_samples_counts_neither_way() -> None:
     stream = replace(stream, labelled=np.where(few, 1 << 30, stream.labelled))
     assert rolled_back(stream) == [5]
     assert rolled_back(failing([0.1, 0.1, 0.1], size=4)) == []
+
+
+def test_an_interval_waits_for_late_labels_and_counts_once_it_has_enough() -> None:
+    stream = failing([0.9, 0.1, 0.1, 0.1] + [0.9] * 6)
+    # The interval of a day closes with the next one, so labels that are a day late come in time.
+    for late, batch in enumerate((5, 5, 6, 7)):
+        assert rolled_back(replace(stream, labelled=stream.batch + np.where(stream.batch >= 2, late, 0))) == [batch]
+    # Labels that never come keep nothing from being judged once those of later samples have come.
+    lost = np.where(np.isin(stream.batch, (3, 4)), 1 << 30, stream.batch)
+    assert rolled_back(replace(stream, labelled=lost), intervals=1) == [6]
+    assert rolled_back(replace(stream, labelled=np.where(stream.batch >= 2, 1 << 30, stream.batch))) == []
+
+
+def test_a_guardrail_that_the_champion_breaks_against_the_one_before_is_watched_also_by_slice() -> None:
+    stream = failing([0.9] * 5)
+    right = stream.models[1].right.copy()
+    groups = np.array(list("ab"), object)[np.arange(len(stream.batch)) % 2]
+    # From day 3 on it fails one group alone, on which the champion before does well; over both it is no worse.
+    right[stream.batch >= 3] = groups[stream.batch >= 3] == "b"
+    before = np.where(stream.batch == 1, False, groups == "a")
+    stream = replace(
+        stream, groups=groups, models=(replace(stream.models[0], right=before), replace(stream.models[1], right=right))
+    )
+
+    def moved(slice_: str | None, **rollback: Any) -> list[tuple[int, str]]:
+        guardrail = {"metric": "accuracy", "max_drop": 0.3} | ({"slice": slice_} if slice_ else {})
+        rules = sure(rollback=BACK | {"below": None, "guardrails": True} | rollback, guardrails={"metrics": [guardrail]})
+        looks = walked(rules, stream).looks
+        return [(each.batch, c.reason) for each in looks for c in each.changes if c.actor == "rollback" and c.state == "champion"]
+
+    assert moved(None) == []
+    [(batch, reason)] = moved("group")
+    assert batch == 5
+    assert "its accuracy is 0 against 1 of the champion before on group=a, worse by more than max_drop 0.3, from " in reason
+    # Values of a slice with too few samples are left out; a bound beside it counts too.
+    assert moved("group", min_samples=15) == []
+    assert [batch for batch, _ in moved(None, below=0.6)] == [5]
+
+
+def test_limits_of_a_rollback_are_one_bound_or_the_guardrails_that_there_are() -> None:
+    metrics = {"metrics": [{"metric": "f1", "max_drop": 0.1}]}
+    for back, guardrails in (({}, metrics), ({"below": 0.5, "above": 0.6}, metrics), ({"guardrails": True}, {})):
+        with pytest.raises(ValidationError, match=r"give exactly one of below, above and max_drop|there are none"):
+            rules_of(rollback=back, guardrails=guardrails)
+    assert "guardrails" not in rules_of(rollback={"below": 0.5}).spec.model_dump(mode="json")["rollback"]
 
 
 def test_intervals_wait_until_they_are_mature() -> None:
@@ -121,16 +168,3 @@ def test_so_many_champions_before_are_kept_as_the_rules_say_the_newest(crowns: l
         # A champion that comes back leaves its old place.
         line = line[-kept - 1 :]
         assert (list(state.former), state.champion) == (line[:-1], line[-1])
-
-
-def test_a_withdrawn_champion_is_followed_by_the_newest_earlier_one_or_by_the_newest_candidate() -> None:
-    stream = stream_of([80] * 5, [(0, 0.1), (0, 0.95), (2, 0.1)])
-
-    def ends(**withdrawn: int) -> tuple[int | None, list[str]]:
-        models: list[Model] = [replace(each, withdrawn=withdrawn.get(f"m{each.trigger}", 99)) for each in stream.models]
-        walk = walked(sure(confidence=0.9), replace(stream, models=tuple(models)))
-        return walk.end.champion, [each.actor for each in walk.changes if each.state == "champion"]
-
-    assert ends(m1=3) == (0, ["gate", "gate", "deletion"])
-    assert ends(m0=3, m1=3) == (2, ["gate", "gate", "deletion"])
-    assert ends(m0=3, m1=3, m2=3) == (None, ["gate", "gate"])

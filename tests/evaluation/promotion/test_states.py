@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.evaluation.promotion.gate import look_at_batch
 from modyn_dagster.evaluation.promotion.state import GateState
+from modyn_dagster.evaluation.promotion.succession import crowned
 from tests.evaluation.promotion.memory import MemoryEvidence, stream_of
 from tests.evaluation.promotion.walks import WALKS, Walk, rules_of, sure, walked
 
@@ -128,6 +129,25 @@ def test_a_gate_that_is_written_and_read_at_any_batch_goes_on_to_the_same_end(wa
         assert [each.reason for each in changes] == [each.reason for each in look.changes]
         assert changes == look.changes
     assert state == walk.end
+
+
+@given(WALKS)
+def test_the_champion_is_never_a_candidate_and_every_model_of_the_gate_is_known_to_it(walk: Walk) -> None:
+    for look in walk.looks:
+        state = look.after
+        models = [*state.former, *(each.trigger for each in state.candidates), state.champion]
+        assert len(models) == len(set(models))
+        assert all(each is None or each <= state.seen for each in models)
+
+
+def test_a_model_that_was_promoted_before_the_first_look_at_it_is_no_candidate_then() -> None:
+    stream = stream_of([0, 40, 40, 40], [(0, 0.5), (2, 0.6)])
+    rules = sure()
+    state, _ = look_at_batch(rules, GateState(), -1, MemoryEvidence(stream, 1))
+    state, changes = crowned(rules.spec, state, 1, "it is needed", "ann", MemoryEvidence(stream, 1))
+    assert [(each.trigger, each.state) for each in changes] == [(1, "champion"), (0, "retired")]
+    after, changes = look_at_batch(rules, state, 1, MemoryEvidence(stream, 2))
+    assert (after, changes) == (state, [])
 
 
 def test_of_several_that_pass_in_one_look_the_newest_is_the_champion() -> None:

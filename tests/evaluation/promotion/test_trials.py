@@ -77,7 +77,7 @@ def test_nothing_is_promoted_on_fewer_pairs_or_labels_than_the_rules_ask_for(wal
             before = look.before.candidate(change.trigger)
             if change.verdict is not None and change.verdict["result"] != "undecided" and before is not None:
                 assert before.trial is not None
-                covered = look.evidence.coverage(change.trigger, before.trial.champion, before.trial.after)
+                covered = look.evidence.coverage(change.trigger, before.trial.after)
                 assert change.verdict["n"] >= spec.min_samples
                 assert covered >= spec.min_coverage
 

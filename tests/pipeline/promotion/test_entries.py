@@ -131,5 +131,5 @@ def test_the_coverage_is_the_share_of_mature_samples_with_a_label(world_of: Call
             if BEGUN < each.ordinal <= batch and time + np.timedelta64(2, "D") <= reached
         ]
         expected = sum(key in known for key in mature) / len(mature) if mature else 1.0
-        found = BatchEvidence(models, predictions, batch).coverage(NEW, OLD, view.last_key_of(BEGUN))
+        found = BatchEvidence(models, predictions, batch).coverage(NEW, view.last_key_of(BEGUN))
         assert found == pytest.approx(expected)

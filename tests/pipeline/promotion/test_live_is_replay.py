@@ -42,6 +42,14 @@ def guarded() -> Content:
     return promoting(amount("guarded", every=50), guardrails={"metrics": metrics, "max_bytes": "1MB"}, window="3d")
 
 
+def watched() -> Content:
+    """A champion that is worse than the one before on a slice is rolled back, were it promoted by a person."""
+    guardrails = {"metrics": [{"metric": "log_loss", "max_drop": 0.0, "slice": "label"}]}
+    back = {"guardrails": True, "every": "1d", "intervals": 1, "min_samples": 5, "cool_down": "1d"}
+    content = promoting(amount("watched", every=50), rollback=back, guardrails=guardrails, confidence=0.999)
+    return content | {"evaluation": content["evaluation"] | {"slices": ["label"]}}
+
+
 def by_auc() -> Content:
     return promoting(amount("by_auc", every=60), metric="roc_auc", test="block_bootstrap", min_samples=20)
 
@@ -125,6 +133,20 @@ def test_people_approve_and_roll_back_and_a_replay_repeats_it(world_of):
         world.replay("asked")
     world.replay("asked", manual_of=live.id)
     alike(world, live, world.run("asked", "replay"))
+
+
+@pytest.mark.soak("production")
+def test_a_model_that_a_person_promoted_and_a_guardrail_rolled_back_is_so_in_a_replay_too(world_of):
+    world = world_of(watched())
+    live = lived(world, "watched", range(4))
+    act(world.platform, live, "promote", 1, "ann", "by mistake")
+    lived(world, "watched", range(4, 8))
+    [back] = [event for event in history(world, live) if event[5] == "rollback" and event[4] == "champion"]
+    assert back[1] == 0
+    assert "of the champion before on label=" in back[6]
+    list(finish_live_run(world.platform, live))
+    world.replay("watched", manual_of=live.id)
+    alike(world, live, world.run("watched", "replay"))
 
 
 @pytest.mark.soak("production")

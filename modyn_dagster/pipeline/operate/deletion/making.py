@@ -22,6 +22,7 @@ from modyn_dagster.pipeline.operate.deletion.since_arrival import concerned, use
 from modyn_dagster.pipeline.operate.deletion.ways import clean_before
 from modyn_dagster.pipeline.operate.sample_lineage import SampleUse, usages_of
 from modyn_dagster.pipeline.platform import Platform, deletions_of
+from modyn_dagster.pipeline.promotion.deletions import GateAfterDeletion
 from modyn_dagster.pipeline.replay.run import run_lock
 from modyn_dagster.pipeline.stages.model.replacement import replace_model, replacement_context, withdraw_model
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
@@ -110,6 +111,7 @@ def _make_one(request: Request, document: DeletionDocument, use: SampleUse) -> R
 
     def record(conn: sa.Connection, model: ModelRow | None, training_set: TrainingSetRow | None) -> None:
         nonlocal moved
+        gate.move(conn, model)
         changed = _changed(document, action, use, model, training_set, perf_counter() - began)
         moved = request.moved(conn, changed)
 
@@ -121,9 +123,11 @@ def _make_one(request: Request, document: DeletionDocument, use: SampleUse) -> R
     replaced = {each.model: each.replaced_by or clean_before(models, saw, each.trigger) for each in document.models}
     with _alone(request.platform, used.run_id, used.mode):
         context = replacement_context(request.platform, used.pipeline, used.partition_key, replaced)
+        gate = GateAfterDeletion(request.platform, context.run, context.trigger.ordinal)
         if action.way == "retrain" and not _is_from_file(use):
             replace_model(context, note, document.request, record)
         else:
+            gate.load_heirs()
             withdraw_model(context, f"deletion request {document.request}", record)
     return moved
 

@@ -1,8 +1,8 @@
 """Replacement of a trained trigger's model after a deletion: training set, model and scores are made again, or withdrawn.
 
 Everything is made beside what is recorded, under names of its own, and one transaction takes its place. Until then the trigger
-has its old model; afterwards nothing in the catalog names that. A kill leaves files that nobody names, and a second call
-replaces them.
+has its old model; afterwards nothing in the catalog names that but events of promotions. A kill leaves files that nobody names,
+and a second call replaces them.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,8 @@ from modyn_dagster.selection import strategy_at
 from modyn_dagster.spec.selection import CHOSEN_BY_MODELS
 from modyn_dagster.training import TrainedModel
 
-#: Called in the transaction that takes the place, with the new row and training set; with None for both when it is withdrawn.
+#: Called in the transaction that takes the place, with the new row and training set; with None for both when it is withdrawn. It
+#: has the run's gate follow, too.
 Record = Callable[[sa.Connection, ModelRow | None, TrainingSetRow | None], None]
 
 
@@ -105,7 +106,8 @@ def replace_model(context: TriggerContext, note: dict[str, Any], version: int, r
 def withdraw_model(context: TriggerContext, reason: str, record: Record) -> None:
     """Take the model of a trained trigger away, with its scores; the trigger is skipped from now on.
 
-    A run that would go on with the model goes on with its newest one that is left. Raises ``StaleRun`` as ``replace_model``.
+    A run that would go on with the model goes on with its newest one that is left; ``record`` names the champion that follows.
+    Raises ``StaleRun`` as ``replace_model``.
     """
     old = _model_of(context)
     with context.platform.transaction() as conn:
@@ -173,8 +175,6 @@ def _choose_again(conn: sa.Connection, context: TriggerContext) -> None:
 
 def _follow(conn: sa.Connection, run: RunRow, old: str, new: str | None) -> None:
     """Let the run, and one that is to begin with its model, go on with another model."""
-    if run.champion_model == old:
-        run = move_run(conn, run, champion_model=new)
     if run.previous_model == old:
         move_run(conn, run, previous_model=new)
         replace_previous_model(conn, run, old, new)
