@@ -14,7 +14,7 @@ from s3fs import S3FileSystem
 
 from modyn_dagster.assets.promotion.by_hand import decide_by_hand
 from modyn_dagster.errors import VersionUnavailable
-from modyn_dagster.pipeline.promotion.actions import Action
+from modyn_dagster.evaluation.promotion.state import Action
 from modyn_dagster.pipeline.promotion.wishes import PlaceOfModel
 from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.resources.mlflow import MlflowResource

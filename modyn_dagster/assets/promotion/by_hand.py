@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from modyn_dagster.catalog.runs import RunRow
+    from modyn_dagster.evaluation.promotion.state import Action
     from modyn_dagster.pipeline.platform import Platform
-    from modyn_dagster.pipeline.promotion.actions import Action
     from modyn_dagster.pipeline.promotion.wishes import PlaceOfModel
     from modyn_dagster.reporting.mlflow.registry.aliases import AliasMoves
 
