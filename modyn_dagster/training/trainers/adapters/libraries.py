@@ -1,6 +1,5 @@
 """Libraries of trainers, which extras install, and the rule that their threads are the pipeline's."""
 
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -10,7 +9,6 @@ from modyn_dagster.errors import MissingExtra
 THREADS: Final = "comes from `threads` of the pipeline"
 
 
-@cache
 def library_version(package: str, extra: str, source: str, name: str) -> str:
     """Version of an installed package; ``MissingExtra`` names the extra that brings it."""
     distributions = (package, f"{package}-cpu")
