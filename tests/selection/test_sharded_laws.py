@@ -175,15 +175,14 @@ def outcomes(make: Callable[[int], Sampler], runs: int, first: int) -> Counter[t
     return found
 
 
-def assert_samples_are_those_of_the_serial_sampler() -> None:
-    runs = examples(500)
+def assert_samples_are_those_of_the_serial_sampler(runs: int) -> None:
     serial = outcomes(lambda seed: RTBS(4, 0.4, seed), 4 * runs, 0)
     assert_same_distribution(serial, outcomes(lambda seed: DRTBS(4, 0.4, seed, shards=3), runs, 0))
 
 
 @pytest.mark.law
 def test_whole_samples_have_the_serial_distribution_in_shards():
-    assert_samples_are_those_of_the_serial_sampler()
+    assert_samples_are_those_of_the_serial_sampler(examples(500))
 
 
 @pytest.mark.law
@@ -218,21 +217,21 @@ def test_counts_are_dealt_by_the_multivariate_hypergeometric_distribution():
     assert tail.min() >= LEVEL / 2
 
 
-def assert_partial_items_move() -> None:
+def assert_partial_items_move(runs: int) -> None:
     """Chances where another full item becomes the partial one again and again, from shards of different sizes."""
-    assert_rtbs("fading", "uneven", 6, 0.25, examples(500))
+    assert_rtbs("fading", "uneven", 6, 0.25, runs)
 
 
-def assert_shards_give_by_their_sizes() -> None:
+def assert_shards_give_by_their_sizes(runs: int) -> None:
     """Chances where one shard has most items."""
-    assert_rtbs("real-valued times", "uneven", 10, 0.3, examples(500))
+    assert_rtbs("real-valued times", "uneven", 10, 0.3, runs)
 
 
 @pytest.mark.law
 @SOAK
 @pytest.mark.parametrize("chances_hold", [assert_partial_items_move, assert_shards_give_by_their_sizes])
 def test_every_items_chance_wherever_the_partial_item_comes_from(chances_hold):
-    chances_hold()
+    chances_hold(examples(500))
 
 
 def test_a_sampler_that_is_wrong_is_seen():
