@@ -18,15 +18,14 @@ if __name__ == "__main__":
 import matplotlib
 import numpy as np
 
-from benchmarks.promotion_streams import (
-    NULL_STREAMS,
-    Float64,
+from benchmarks.promotion_rates import (
     Promotions,
     bootstrap_promotions,
     mcnemar_promotions,
     samples_until_better,
     sequence_promotions,
 )
+from benchmarks.promotion_streams import NULL_STREAMS, Float64
 
 matplotlib.use("Agg")
 

@@ -1,14 +1,10 @@
-"""Streams of differences between two models whose true difference is known, and the rates at which tests promote on them."""
+"""Streams of two models whose true difference is known."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from modyn_dagster.evaluation.paired.block_bootstrap import bootstrap_verdict
-from modyn_dagster.evaluation.paired.confidence_sequence import DifferenceState, Running, log_evidence
-from modyn_dagster.evaluation.paired.mcnemar import DiscordantState, mcnemar_verdict
 
 Float64 = npt.NDArray[np.float64]
 
@@ -87,95 +83,18 @@ NULL_STREAMS: Final[dict[str, tuple[Stream, float]]] = {
 }
 
 
-class Promotions(NamedTuple):
-    """Streams on which a test said ``better`` at any look.
+class EqualScores(NamedTuple):
+    """Classes of a stream, ``int64[n]``, and the outputs of two models that are equally good at them, ``float32[n, 2]``."""
 
-    Attributes:
-        streams: number of streams.
-        claimed: those on which it did.
-        false: those on which it did while the mean of conditional expectations so far did not exceed the margin.
-    """
-
-    streams: int
-    claimed: int
-    false: int
+    truth: npt.NDArray[np.int64]
+    ours: npt.NDArray[np.float32]
+    theirs: npt.NDArray[np.float32]
 
 
-def sequence_promotions(stream: Stream, margin: float, *, streams: int, n: int, alpha: float, seed: int) -> Promotions:
-    """Promotions by the confidence sequence, with a look after each of n samples."""
-    claimed = false = 0
-    for pair in _pairs(stream, streams, n, seed):
-        better = log_evidence(DifferenceState().running(pair.differences), margin) > -np.log(alpha)
-        true_mean = np.cumsum(pair.conditional) / np.arange(1, n + 1)
-        claimed += bool(better.any())
-        # A tolerance for the sum of rounded means.
-        false += bool((better & (true_mean <= margin + 1e-12)).any())
-    return Promotions(streams, claimed, false)
-
-
-def mcnemar_promotions(
-    stream: Stream, *, streams: int, n: int, alpha: float, seed: int, looks: int = 20, spends: bool = True
-) -> Promotions:
-    """Promotions by McNemar's test at some looks, evenly spaced; without ``spends`` each of them has the whole error."""
-    # The first look spends a half.
-    given = alpha if spends else 2 * alpha
-    claimed = false = 0
-    for pair in _pairs(stream, streams, n, seed):
-        state, true_means = DiscordantState(), np.cumsum(pair.conditional)
-        for end in np.linspace(0, n, looks + 1).astype(int)[1:].tolist():
-            state = state.updated(pair.differences[state.n : end])
-            verdict, state = mcnemar_verdict(state if spends else DiscordantState(state.n, state.wins, state.losses), alpha=given)
-            if verdict.result == "better":
-                claimed += 1
-                false += bool(true_means[end - 1] <= 1e-9)
-                break
-    return Promotions(streams, claimed, false)
-
-
-def bootstrap_promotions(
-    *, correlation: float, streams: int, n: int, alpha: float, seed: int, looks: int = 2, block: int | None = None
-) -> Promotions:
-    """Promotions by the block bootstrap of ROC-AUC: scores of equal quality, labels and errors correlated along the stream."""
-    claimed = 0
-    for number in range(streams):
-        rng = np.random.default_rng([seed, number])
-        truth = (_autoregressive(rng, n, correlation) > 0.5).astype(np.int64)
-        outputs = [_outputs(rng, truth, correlation) for _ in range(2)]
-        for look, end in enumerate(np.linspace(0, n, looks + 1).astype(int)[1:].tolist(), 1):
-            parts = (outputs[0][:end], outputs[1][:end], truth[:end])
-            if bootstrap_verdict("roc_auc", *parts, alpha=alpha, look=look, block=block, seed=number).result == "better":
-                claimed += 1
-                break
-    return Promotions(streams, claimed, claimed)
-
-
-def samples_until_better(
-    difference: float, differing: float, *, streams: int, most: int, every: int, alpha: float, seed: int
-) -> Float64:
-    """Samples until the confidence sequence says ``better``, ``float64[streams]``; infinite where ``most`` do not suffice.
-
-    Args:
-        difference: of the accuracies.
-        differing: share of samples on which one of the two models alone is right.
-        streams: number of streams.
-        most: samples of each.
-        every: samples between two looks.
-        alpha: error probability.
-        seed: of the streams.
-    """
-    found, stream = [], classifiers(difference, differing)
-    for number in range(streams):
-        rng = np.random.default_rng([seed, number])
-        run = DifferenceState().running(stream(rng, most).differences)
-        at = slice(every - 1, None, every)
-        looks = Running(run.n[at], run.total[at], run.squares[at])
-        better = np.flatnonzero(log_evidence(looks, 0.0) > -np.log(alpha))
-        found.append(float(looks.n[better[0]]) if len(better) else np.inf)
-    return np.array(found)
-
-
-def _pairs(stream: Stream, streams: int, n: int, seed: int) -> Iterator[Pair]:
-    return (stream(np.random.default_rng([seed, number]), n) for number in range(streams))
+def equal_scores(rng: np.random.Generator, n: int, correlation: float) -> EqualScores:
+    """Draw scores of equal ROC-AUC; classes and errors have an autocorrelation along the stream."""
+    truth = (_autoregressive(rng, n, correlation) > 0.5).astype(np.int64)
+    return EqualScores(truth, _outputs(rng, truth, correlation), _outputs(rng, truth, correlation))
 
 
 def _outputs(rng: np.random.Generator, truth: npt.NDArray[np.int64], correlation: float) -> npt.NDArray[np.float32]:

@@ -49,10 +49,13 @@ def square_slowly(call: tuple[int, str, float]) -> int:
 
 
 def square_behind_a_gate(call: tuple[int, str, str]) -> int:
-    """Square a number in a fifth of a second; on one node that waits for a file."""
+    """Square a number in a fifth of a second; on one node that waits for a file, and elsewhere from 20 on for that node."""
     number, slow_mark, gate = call
     time.sleep(0.2)
-    while os.environ[NODE_MARK] == slow_mark and not Path(gate).exists():
+    taken, slow = Path(f"{gate}.taken"), os.environ[NODE_MARK] == slow_mark
+    if slow:
+        taken.touch()
+    while not Path(gate).exists() and (slow or (number >= 20 and not taken.exists())):
         time.sleep(0.05)
     return number**2
 

@@ -82,7 +82,7 @@ def test_a_node_is_named_while_its_call_is_waited_for(
     nodes: Nodes, address: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     slow, gate = nodes.started[1].mark, tmp_path / "open"
-    # So many that the other node does not do them all while this one starts its worker.
+    # The other node does not do them all while this one starts its worker.
     items = [(item, slow, str(gate)) for item in range(40)]
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(list, RayPool(address, slow_seconds=1.0).map(calls.square_behind_a_gate, items))
@@ -245,9 +245,9 @@ def test_nodes_that_are_alike_get_a_line_each(nodes: Nodes, address: str, deploy
     assert (shown.returncode, shown.stderr) == (0, ""), shown.stdout
     lines = shown.stdout.splitlines()
     assert len(lines) == 3
-    assert all(
-        "threads of a worker: torch 1, OpenMP 1, BLAS 1; files ok; clock +0.00 s; Postgres ok; no GPU" in line for line in lines
-    )
+    # On a busy machine the clocks of one machine differ by what an answer takes.
+    facts = r"threads of a worker: torch 1, OpenMP 1, BLAS 1; files ok; clock [+-]0\.\d\d s; Postgres ok; no GPU"
+    assert all(re.search(facts, line) for line in lines), shown.stdout
     assert not list((deployment.settings.home / "cluster_check").iterdir())
 
 

@@ -46,7 +46,7 @@ class Period(click.ParamType):  # type: ignore[type-arg]
 @click.option("--min-samples", type=click.IntRange(1), help="With fewer it is undecided; default: that of the evaluation.")
 @click.option("--window", type=Period(), help="Only samples of so long a time before the newest one, such as 30d.")
 @click.option("--bound", type=float, help="Largest loss of a sample that counts: needed for mse and mae, 5 for log_loss.")
-@click.option("--block", type=click.IntRange(1), help="Mean length of bootstrap blocks; default: cube root of the samples.")
+@click.option("--block", type=click.IntRange(1), help="Samples of a bootstrap block; default: by samples and looks.")
 @click.option("--look", type=click.IntRange(1), default=1, help="Number of this look, for mcnemar and block_bootstrap.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the bounds into this PNG file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

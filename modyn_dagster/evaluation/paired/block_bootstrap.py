@@ -1,15 +1,17 @@
-"""Stationary bootstrap of the difference of a metric of two models, for metrics that are no means of losses, such as ROC-AUC.
+"""Block bootstrap of the difference of a metric of two models, for metrics that are no means of losses, such as ROC-AUC.
 
-Resamples consist of stretches of the stream, begun anywhere and of random length, and of the same rows for both models. So
-they keep the dependence of samples that are near each other. The bound is the quantile of the differences. It holds
-approximately, for many samples of a stationary stream whose dependence is short against the blocks. One look costs one
-error probability, so looks are counted and spend it.
+Resamples consist of stretches of the stream, begun anywhere, of one length and of the same rows for both models, so they keep
+the dependence of samples that are near each other. Their spread gives the standard error of the difference, and Student's t with
+as many values as there are blocks the bounds: a spread that few blocks show is itself uncertain. By default blocks are as long
+as that costs the bounds no more than a factor, so they grow in proportion to the stream. It holds approximately: for a
+stationary stream whose dependence is short against the blocks. One look costs one error probability, so looks are counted and
+spend it.
 
-Source: D. N. Politis, J. P. Romano, The stationary bootstrap, Journal of the American Statistical Association 1994.
+Sources: D. N. Politis, J. P. Romano, A circular block-resampling procedure for stationary data, 1992; R. Ibragimov, U. K. Müller,
+t-statistic based correlation and heterogeneity robust inference, Journal of Business & Economic Statistics 2010.
 """
 
-import math
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,38 +25,40 @@ from modyn_dagster.evaluation.paired.verdict import Bounds, PairedVerdict, judge
 from modyn_dagster.reproducibility.randomness import rng_for
 from modyn_dagster.spec.tasks.metrics import has_sample_losses, lower_is_better
 
-#: Resamples at least, and those beyond the quantile of the two-sided interval.
-_FEWEST: Final = 1000
-_BEYOND: Final = 20
+_RESAMPLES: Final = 1000
+#: Bounds of few blocks are at most so many times as far away as those of a known standard error.
+_WIDER: Final = 1.3
 #: Rows drawn at once, for memory.
 _MOST_DRAWN: Final = 1 << 20
 
 
-def block_length(n: int) -> int:
-    """Mean length of blocks for n samples: the cube root, rounded up.
+def block_length(n: int, spent: float) -> int:
+    """Length of the blocks for n samples, when a look spends an error probability.
 
-    >>> block_length(1000), block_length(1001)
-    (10, 11)
+    The smaller the probability the more blocks there must be. None is shorter than the cube root of n.
+
+    >>> block_length(400, 0.025), block_length(4000, 0.025), block_length(4000, 0.0001)
+    (58, 572, 236)
     """
-    root = int(n ** (1 / 3))
-    # The root of 1,000 is 9.999… in floating point.
-    return max(1, next(length for length in (root, root + 1, root + 2) if length**3 >= n))
+    from scipy.special import ndtri, stdtrit
+
+    blocks = 2
+    while stdtrit(blocks - 1, spent) < _WIDER * ndtri(spent):
+        blocks += 1
+    shortest = next(length for length in range(int(n ** (1 / 3)), n + 1) if length**3 >= n)
+    return max(shortest, -(-n // blocks))
 
 
-def stationary_rows(n: int, resamples: int, block: float, rng: np.random.Generator) -> Int64:
-    """Draw rows of resamples, ``int64[resamples, n]``.
+def circular_rows(n: int, resamples: int, block: int, rng: np.random.Generator) -> Int64:
+    """Draw rows of resamples, ``int64[resamples, n]``, in blocks that begin anywhere; the stream's first row follows its last.
 
-    Each row is followed by the next one of the stream, the last by the first, or with probability ``1 / block`` by any.
+    The last block is cut off at n.
 
-    >>> stationary_rows(5, 1, np.inf, np.random.default_rng(0))
-    array([[3, 4, 0, 1, 2]])
+    >>> circular_rows(5, 1, 3, np.random.default_rng(0))
+    array([[4, 0, 1, 3, 4]])
     """
-    begins = rng.random((resamples, n)) < 1 / block
-    begins[:, 0] = True
-    places = np.arange(n)
-    last_begin = np.maximum.accumulate(np.where(begins, places, 0), axis=1)
-    starts = rng.integers(0, n, (resamples, n))
-    return np.asarray((np.take_along_axis(starts, last_begin, axis=1) + places - last_begin) % n)
+    starts = rng.integers(0, n, (resamples, -(-n // block), 1))
+    return np.asarray(((starts + np.arange(block)) % n).reshape(resamples, -1)[:, :n])
 
 
 def bootstrap_verdict(  # noqa: PLR0913 - all but the data have defaults and are given by name
@@ -68,7 +72,7 @@ def bootstrap_verdict(  # noqa: PLR0913 - all but the data have defaults and are
     look: int = 1,
     min_samples: int = 1,
     block: int | None = None,
-    resamples: int | None = None,
+    resamples: int = _RESAMPLES,
     seed: int = 0,
 ) -> PairedVerdict:
     """Verdict of one look at all samples so far.
@@ -81,8 +85,8 @@ def bootstrap_verdict(  # noqa: PLR0913 - all but the data have defaults and are
         margin: in the unit of the metric.
         look: number of this look, from 1 on.
         min_samples: with fewer samples the verdict is open.
-        block: mean length of blocks; default: the cube root of n.
-        resamples: default: 1,000, or as many that 20 lie beyond each end of the interval.
+        block: length of blocks, several times as long as the dependence reaches; default: by n and what the look spends.
+        resamples: for the standard error, which they give within some two percent.
         seed: of the draws.
 
     Raises:
@@ -96,20 +100,42 @@ def bootstrap_verdict(  # noqa: PLR0913 - all but the data have defaults and are
     n, spent, confidence = len(truth), spent_alpha(alpha, look), 1 - alpha
     if n < max(1, min_samples):
         return undecided(f"{n:,} samples, at least {max(1, min_samples):,} are needed", n, margin=margin, confidence=confidence)
+    length = block or block_length(n, spent)
+    if 2 * length > n:
+        reason = f"{n:,} samples make no two blocks of {length:,}"
+        return undecided(reason, n, margin=margin, confidence=confidence)
     sign = -1.0 if lower_is_better(metric) else 1.0
     ours, theirs = score(metric, candidate, truth), score(metric, incumbent, truth)
     if ours.value is None or theirs.value is None:
         name, reason = ("candidate", ours.reason) if ours.value is None else ("incumbent", theirs.reason)
         return undecided(f"the {name} has no {metric}: {reason}", n, margin=margin, confidence=confidence)
-    difference = sign * (ours.value - theirs.value)
-    wanted = resamples or max(_FEWEST, math.ceil(2 * _BEYOND / spent))
-    drawn = _differences(metric, candidate, incumbent, truth, wanted, block or block_length(n), seed)
-    defined = sign * drawn[np.isfinite(drawn)]
-    if len(defined) < max(_BEYOND, wanted // 2):
-        reason = f"{metric} is undefined in {wanted - len(defined):,} of {wanted:,} resamples"
+    drawn = _differences(metric, candidate, incumbent, truth, resamples, length, seed)
+    defined = drawn[np.isfinite(drawn)]
+    if len(defined) < max(2, resamples // 2):
+        reason = f"{metric} is undefined in {resamples - len(defined):,} of {resamples:,} resamples"
         return undecided(reason, n, margin=margin, confidence=confidence)
-    ends = np.quantile(defined, [spent, 1 - spent, spent / 2, 1 - spent / 2])
-    return judged(n, difference, Bounds(*map(float, ends)), margin=margin, confidence=confidence)
+    difference, wide = sign * (ours.value - theirs.value), _half_widths(defined, n / length, spent)
+    bounds = Bounds(
+        difference - wide.one_sided, difference + wide.one_sided, difference - wide.two_sided, difference + wide.two_sided
+    )
+    return judged(n, difference, bounds, margin=margin, confidence=confidence)
+
+
+class _HalfWidths(NamedTuple):
+    one_sided: float
+    two_sided: float
+
+
+def _half_widths(drawn: Float64, blocks: float, spent: float) -> _HalfWidths:
+    """Distances of the bounds from the difference.
+
+    Blocks of a resample vary around the mean of the stream's own, which is nearer to them than the true one.
+    """
+    from scipy.special import stdtrit
+
+    error = float(drawn.std(ddof=1)) * (blocks / (blocks - 1)) ** 0.5
+    one_sided, two_sided = (-float(stdtrit(blocks - 1, share)) * error for share in (spent, spent / 2))
+    return _HalfWidths(one_sided, two_sided)
 
 
 def _differences(
@@ -120,6 +146,6 @@ def _differences(
     ours, theirs = EvaluationSamples(candidate, truth), EvaluationSamples(incumbent, truth)
     at_once = max(1, _MOST_DRAWN // n)
     for begin in range(0, resamples, at_once):
-        rows = stationary_rows(n, min(at_once, resamples - begin), block, rng)
+        rows = circular_rows(n, min(at_once, resamples - begin), block, rng)
         parts.append(score_resamples(entry, ours, rows) - score_resamples(entry, theirs, rows))
     return np.concatenate(parts)

@@ -34,7 +34,7 @@ class PromotionSpec(Spec):
         description="Largest loss of a sample that counts: 5 for log_loss unless given; needed for mse, mae, pinball losses "
         "and reconstructions.",
     )
-    block: PositiveInt | None = Field(None, description="Mean length of the blocks of block_bootstrap; default: by samples.")
+    block: PositiveInt | None = Field(None, description="Samples of a block of block_bootstrap; default: by samples and looks.")
     window: Duration | None = Field(
         None,
         description="Evidence is gathered in windows of this length: a pair counts in the one in which it enters, and each has a "

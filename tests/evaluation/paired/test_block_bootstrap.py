@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.evaluation.paired.block_bootstrap import block_length, bootstrap_verdict, stationary_rows
+from modyn_dagster.evaluation.paired.block_bootstrap import block_length, bootstrap_verdict, circular_rows
 
 
 def scores(seed: int, quality: float, truth: np.ndarray) -> np.ndarray:
@@ -17,29 +18,58 @@ def scores(seed: int, quality: float, truth: np.ndarray) -> np.ndarray:
 TRUTH = np.random.default_rng(0).integers(0, 2, 200)
 
 
-@given(st.integers(1, 40), st.integers(1, 5), st.floats(1, 20), st.integers(0, 2**32 - 1))
-def test_rows_are_those_of_a_walk_that_goes_on_or_begins_anew(n, resamples, block, seed):
-    rows = stationary_rows(n, resamples, block, np.random.default_rng(seed))
-    # The same draws, one row at a time.
-    rng = np.random.default_rng(seed)
-    begins, starts = rng.random((resamples, n)) < 1 / block, rng.integers(0, n, (resamples, n))
-    for r in range(resamples):
-        row = 0
-        for i in range(n):
-            row = int(starts[r, i]) if i == 0 or begins[r, i] else (row + 1) % n
-            assert rows[r, i] == row
+def mean_score(outputs: np.ndarray, truth: np.ndarray) -> float:
+    """Metric of a user that is linear in the samples, so its standard error is known in closed form."""
+    return float(outputs[:, 1].mean())
 
 
-def test_blocks_have_the_mean_length_that_is_asked_for():
-    rows = stationary_rows(1000, 200, 8, np.random.default_rng(1))
-    breaks = (np.diff(rows, axis=1) % 1000 != 1).mean()
-    assert breaks == pytest.approx(1 / 8, rel=0.03)
+@given(st.integers(1, 40), st.integers(1, 5), st.integers(1, 50), st.integers(0, 2**32 - 1))
+def test_rows_are_blocks_that_begin_anywhere_and_go_round(n, resamples, block, seed):
+    rows = circular_rows(n, resamples, block, np.random.default_rng(seed))
+    assert rows.shape == (resamples, n)
+    assert ((rows >= 0) & (rows < n)).all()
+    within = np.arange(1, n) % block != 0
+    assert (np.diff(rows, axis=1)[:, within] % n == 1 % n).all()
 
 
-@given(st.integers(1, 10**9))
-def test_the_length_of_a_block_is_the_cube_root_rounded_up(n):
-    length = block_length(n)
-    assert (length - 1) ** 3 < n <= length**3
+def test_blocks_begin_at_every_row_alike():
+    begins = circular_rows(7, 7000, 3, np.random.default_rng(1))[:, ::3]
+    assert stats.chisquare(np.bincount(begins.ravel(), minlength=7)).pvalue > 1e-3
+
+
+@given(st.integers(4, 10**9), st.floats(1e-9, 0.2))
+def test_blocks_are_as_long_as_their_uncertainty_allows_and_never_shorter_than_the_cube_root(n, spent):
+    length = block_length(n, spent)
+    assert length**3 >= n
+    blocks = -(-n // length)
+    if (length - 1) ** 3 >= n:
+        # A block more and the bounds would be nearer than they may be, one fewer and they would be too far away.
+        wanted = next(q for q in range(2, 10**6) if stats.t.isf(spent, q - 1) <= 1.3 * stats.norm.isf(spent))
+        assert blocks <= wanted
+        assert length == -(-n // wanted)
+
+
+@given(st.integers(4, 10**6), st.integers(1, 200))
+def test_later_looks_have_more_blocks(n, look):
+    assert block_length(n, 0.05 / (look * (look + 1))) >= block_length(n, 0.05 / ((look + 1) * (look + 2)))
+
+
+@pytest.mark.parametrize(("n", "block", "look"), [(400, 40, 1), (200, 8, 3)])
+def test_the_bounds_are_those_of_a_t_test_with_the_variance_of_all_circular_blocks(n, block, look):
+    rng, truth = np.random.default_rng(n), np.zeros(n, np.int64)
+    one, other = (np.stack([np.zeros(n), np.convolve(rng.normal(size=n + 9), np.ones(10), "valid")], axis=1) for _ in range(2))
+    ours, theirs = one.astype(np.float32), other.astype(np.float32)
+    metric, spent = f"{__name__}:mean_score", 0.05 / (look * (look + 1))
+    found = bootstrap_verdict(metric, ours, theirs, truth, block=block, look=look, resamples=4000).bounds
+    differences = ours[:, 1].astype(float) - theirs[:, 1]
+    means = np.array([np.roll(differences, -begin)[:block].mean() for begin in range(n)])
+    blocks = n // block
+    error = (means.var() / blocks * blocks / (blocks - 1)) ** 0.5
+    assert found is not None
+    # Four standard errors of a standard deviation of 4,000 draws.
+    assert found.upper - differences.mean() == pytest.approx(stats.t.isf(spent, blocks - 1) * error, rel=0.045)
+    assert found.high - differences.mean() == pytest.approx(stats.t.isf(spent / 2, blocks - 1) * error, rel=0.045)
+    assert found.upper - differences.mean() == pytest.approx(differences.mean() - found.lower)
 
 
 @settings(max_examples=8)
@@ -84,9 +114,15 @@ def test_what_is_undefined_is_undecided_with_the_reason():
     assert bootstrap_verdict("roc_auc", one, one, TRUTH, min_samples=201).reason == "200 samples, at least 201 are needed"
     rare = np.zeros(200, np.int64)
     rare[7] = 1
-    # A single positive sample is missing from a third of the resamples; with blocks as long as the stream from hardly any.
-    found = bootstrap_verdict("roc_auc", one, scores(2, 1.0, rare), rare, block=1, resamples=30)
-    assert found.result == "undecided"
+    # A block of half of the stream holds a single positive sample in half of the draws, so every fourth resample has none.
+    found = bootstrap_verdict("roc_auc", one, scores(2, 1.0, rare), rare, block=100)
+    assert found.bounds is not None
+    rare[7] = 0
+    rare[100] = 1
+    lonely = bootstrap_verdict("roc_auc", one[99:103], scores(2, 1.0, rare)[99:103], rare[99:103], block=2, resamples=20, seed=3)
+    assert lonely.result == "undecided"
+    assert bootstrap_verdict("roc_auc", one, one, TRUTH, block=101).reason == "200 samples make no two blocks of 101"
+    assert bootstrap_verdict("roc_auc", one[:1], one[:1], TRUTH[:1]).reason == "1 samples make no two blocks of 1"
 
 
 def test_means_of_losses_and_impossible_blocks_are_refused():
