@@ -327,19 +327,3 @@ def test_claims_are_where_all_units_and_all_containers_see_them(compose: Mapping
         service = compose["services"][name]
         assert service["environment"]["MODYN_CLAIMS"] == "/state/claims"
         assert {"type": "volume", "source": "state", "target": "/state"} in service["volumes"]
-
-
-def test_values_of_the_chart_run_the_image_as_its_account_with_secrets_from_kubernetes() -> None:
-    values = read_yaml(DEPLOY / "helm-values.yaml")
-    [code] = values["dagster-user-deployments"]["deployments"]
-    for part in (values["dagsterWebserver"], values["dagsterDaemon"], code):
-        assert part["securityContext"]["runAsUser"] == 10001
-        names = {each["name"] for each in part["env"]}
-        assert names.isdisjoint(SECRETS)
-        assert {"MODYN_HOME", "MODYN_PROJECT", "MODYN_DAGSTER_DIR"} <= names
-        assert {each["name"] for each in part["volumeMounts"]} == {each["name"] for each in part["volumes"]}
-    pages = values["dagsterWebserver"]
-    assert pages["service"]["port"] == pages["readinessProbe"]["tcpSocket"]["port"] == 3000, "no port of root's"
-    ours = values["dagsterDaemon"]["runCoordinator"]["config"]["customRunCoordinator"]
-    shipped = read_yaml(ROOT / "dagster.yaml")["run_coordinator"]
-    assert (ours["module"], ours["class"]) == (shipped["module"], shipped["class"])
