@@ -185,8 +185,18 @@ def test_with_the_cluster_of_compose_replays_go_there_and_all_else_stays_as_ship
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("role", ["head", "worker"])
-def test_a_node_of_compose_starts_ray_at_its_own_address_with_the_addresses_of_the_databases(tmp_path: Path, role: str) -> None:
+@pytest.mark.parametrize(
+    ("role", "variables", "options"),
+    [
+        ("head", {}, ["--dashboard-host=10.1.2.3", "--num-cpus=0"]),
+        ("worker", {}, ["--address=ray-head:6379"]),
+        ("worker", {"MODYN_RAY_HEAD": "modyn-head-svc:6379"}, ["--address=modyn-head-svc:6379"]),
+    ],
+    ids=["head", "worker", "worker of another head"],
+)
+def test_a_node_starts_ray_at_its_own_address_with_the_addresses_of_the_databases(
+    tmp_path: Path, role: str, variables: dict[str, str], options: list[str]
+) -> None:
     programs = {
         "hostname": "echo 10.1.2.3",
         "modyn-dagster": "[ \"$*\" = 'db env' ]; echo \"export DAGSTER_PG_URL='postgresql://a b'\"",
@@ -197,7 +207,7 @@ def test_a_node_of_compose_starts_ray_at_its_own_address_with_the_addresses_of_t
         (tmp_path / name).chmod(0o755)
     done = subprocess.run(
         ["sh", DEPLOY / "image" / "ray_node.sh", role, "--num-cpus=3"],
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"} | variables,
         capture_output=True,
         text=True,
         check=True,
@@ -205,8 +215,7 @@ def test_a_node_of_compose_starts_ray_at_its_own_address_with_the_addresses_of_t
     address, *arguments = done.stdout.splitlines()
     assert address == "postgresql://a b"
     assert {"start", "--block", "--node-ip-address=10.1.2.3"} <= set(arguments)
-    own = {"head": ["--dashboard-host=10.1.2.3", "--num-cpus=0"], "worker": ["--address=ray-head:6379"]}
-    assert all(option in arguments for option in own[role])
+    assert all(option in arguments for option in options)
     assert arguments[-1] == "--num-cpus=3", "the options of the command count"
 
 
