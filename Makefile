@@ -57,7 +57,7 @@ $(STAMP): $(DEMO_STAMP)
 	@touch '$@'
 	@echo "set-up: done"
 
-system-packages: ## what tests want of the operating system: Chromium, Postgres, iproute2 (as root; otherwise says how)
+system-packages: ## what tests want of the operating system: Chromium, Postgres, iproute2, debootstrap (as root; otherwise says how)
 	@sh .ci/system-packages.sh
 
 demo: $(DEMO_STAMP) ## import a real stream, replay three pipelines over it, compare them

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Node of a Ray cluster in a container of compose.yaml. Usage: modyn-ray-node head|worker [options of `ray start`], or health
+# Node of a Ray cluster in a container of compose.yaml, or of KubeRay. Usage: modyn-ray-node head|worker [options of `ray start`], or health
 # What runs on a node has the node's environment: Ray's token, and the addresses of the databases, which begin here.
 set -eu
 # Ray finds no address of its own on a network without a way out.
@@ -10,7 +10,7 @@ shift
 case $role in
 # Runs go to the other nodes, so that the head has its memory for itself.
 head) set -- --head --port=6379 --dashboard-host="$address" --dashboard-port=8265 --num-cpus=0 "$@" ;;
-worker) set -- --address=ray-head:6379 "$@" ;;
+worker) set -- --address="${MODYN_RAY_HEAD:-ray-head:6379}" "$@" ;;
 health) exec python -P -c '
 import sys
 from ray.util.state import list_nodes

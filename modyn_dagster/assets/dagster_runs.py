@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
-from modyn_dagster.resources.run_classes import CLASS_TAG, STAGES, RunClassName
+from modyn_dagster.resources.run_classes import CLASS_TAG, STAGES, RunClassName, share_of
 from modyn_dagster.spec.pipeline import PipelineSpec
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def reserved_for(context: dg.AssetExecutionContext, pipeline: PipelineSpec, name
     from modyn_dagster.distributed.reservation import reserved
 
     stages = STAGES.get(context.run.tags.get(CLASS_TAG, name), STAGES[name])
-    wanted = pipeline.resources.of(stages, pipeline.threads, pipeline.training.ranks)
-    return reserved(wanted, f"run {context.run.run_id[:8]} of {pipeline.name}", log_waits(context.log.warning))
+    work = f"run {context.run.run_id[:8]} of {pipeline.name}"
+    return reserved(share_of(stages, pipeline), work, log_waits(context.log.warning))
 
 
 def log_counts(say: Callable[[str], object], what: str, *, clock: Callable[[], float] = monotonic) -> Callable[[int, int], None]:

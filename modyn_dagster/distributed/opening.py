@@ -56,14 +56,23 @@ def _unknown(workers: str) -> ConfigError:
 
 def open_group(ranks: str) -> Group:
     """Open the group that a text names: ``processes`` of this machine, or ``ray:<address>``; ``ConfigError`` for another one."""
-    kind, _, rest = ranks.partition(":")
-    if kind == "ray" and rest:
-        return RayGroup(rest)
+    if are_on_a_cluster(ranks):
+        return RayGroup(ranks.partition(":")[2])
     if ranks != _PROCESSES:
         raise ConfigError(
             "environment", "MODYN_RANKS", ranks, "must be `processes`, or a Ray cluster, `ray:auto` or `ray:host:port`"
         )
     return LocalGroup()
+
+
+def are_on_a_cluster(ranks: str) -> bool:
+    """Tell whether a text names ranks that a cluster places, and that reserve their room there.
+
+    >>> are_on_a_cluster("ray:auto"), are_on_a_cluster("processes")
+    (True, False)
+    """
+    kind, _, rest = ranks.partition(":")
+    return kind == "ray" and bool(rest)
 
 
 #: Openers by kind; each gets the text after the colon.

@@ -4,10 +4,12 @@ An op says its class in its tags, so that a run is classed by what it executes, 
 """
 
 import json
+import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
+from modyn_dagster.distributed.opening import are_on_a_cluster
 from modyn_dagster.distributed.protocols import Resources
 from modyn_dagster.spec.operation import Stage
 from modyn_dagster.spec.pipeline import PipelineSpec
@@ -67,8 +69,17 @@ def class_tags(name: RunClassName) -> dict[str, str]:
 
 def pipeline_tags(name: RunClassName, pipeline: PipelineSpec) -> dict[str, str]:
     """Tags of an op of a class that works for a pipeline, with what it reserves."""
-    wanted = pipeline.resources.of(STAGES[name], pipeline.threads, pipeline.training.ranks)
+    wanted = share_of(STAGES[name], pipeline)
     return class_tags(name) | ({} if wanted is None else {RESOURCES_TAG: json.dumps(asdict(wanted))})
+
+
+def share_of(stages: Collection[Stage], pipeline: PipelineSpec) -> Resources | None:
+    """Share of a machine that a run over some stages reserves; None where ``resources`` of its pipeline name none of them.
+
+    Ranks on a cluster (``MODYN_RANKS``) reserve theirs when they start, so the run does not reserve it a second time.
+    """
+    elsewhere = are_on_a_cluster(os.environ.get("MODYN_RANKS", ""))
+    return pipeline.resources.of(stages, pipeline.threads, pipeline.training.ranks, elsewhere=elsewhere)
 
 
 def largest(tags: Iterable[str]) -> Resources | None:

@@ -165,16 +165,29 @@ class ResourcesSpec(Spec):
     measure: StageResources | None = None
     evaluate: StageResources | None = None
 
-    def of(self, stages: Collection[Stage], threads: int, ranks: int = 1) -> Resources | None:
-        """Return what a run over some stages reserves; None where none of them is named. Ranks compute at the same time.
+    def of(self, stages: Collection[Stage], threads: int, ranks: int = 1, *, elsewhere: bool = False) -> Resources | None:
+        """Return what a run over some stages reserves; None where none of them is named.
 
-        >>> ResourcesSpec(train=StageResources(gpus=1), evaluate=StageResources(cpus=4)).of(["train", "evaluate"], 2)
-        Resources(cpus=4, gpus=1, memory=0)
+        Args:
+            stages: of the run.
+            threads: of the pipeline.
+            ranks: of its trainings, which compute at the same time.
+            elsewhere: True if each rank reserves cores and a GPU of a cluster by itself; the run then keeps those of one.
+
+        >>> spec = ResourcesSpec(train=StageResources(gpus=2), evaluate=StageResources(cpus=3))
+        >>> spec.of(["train", "evaluate"], 2, ranks=2)
+        Resources(cpus=4, gpus=2, memory=0)
+        >>> spec.of(["train", "evaluate"], 2, ranks=2, elsewhere=True)
+        Resources(cpus=3, gpus=1, memory=0)
         """
         blocks = {stage: block for stage in stages if (block := getattr(self, stage)) is not None}
         if not blocks:
             return None
-        named = blocks.values()
-        cpus = max(block.cpus or threads * (ranks if stage == "train" else 1) for stage, block in blocks.items())
-        memory = max(bytes_of(block.memory) if block.memory else 0 for block in named)
-        return Resources(cpus, max(block.gpus for block in named), memory)
+        others = ranks - 1 if elsewhere else 0
+        cpus, gpus = [], []
+        for stage, block in blocks.items():
+            away = others if stage == "train" else 0
+            cpus.append((block.cpus or threads * (ranks if stage == "train" else 1)) - away * threads)
+            gpus.append(max(0, block.gpus - away))
+        memory = max(bytes_of(block.memory) if block.memory else 0 for block in blocks.values())
+        return Resources(max(cpus), max(gpus), memory)

@@ -12,7 +12,7 @@ import pytest
 
 from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.ingestion.history import import_history
-from modyn_dagster.resources.run_classes import RESOURCES_TAG
+from modyn_dagster.resources.run_classes import RESOURCES_TAG, pipeline_tags
 from tests.cluster.nodes import Nodes, nodes_of
 from tests.cluster.replays import SECONDS, Launches, launches_of
 from tests.conftest import RunningServer
@@ -25,6 +25,7 @@ from tests.projects.tiny import batch_text, custom, drop
 pytestmark = [pytest.mark.process, pytest.mark.soak("ray")]
 
 PIPELINE: Final = "gated"
+RANKED: Final = "ranked"
 DAYS: Final = 6
 KEYS: Final = tuple(f"day_{day:02d}" for day in range(DAYS))
 
@@ -36,7 +37,9 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def deployment_in(server: RunningServer, folder: Path, gate: Path):
-    return deployed(server, folder, [custom(PIPELINE, "tiny_models:gated", config={"gate": str(gate)}, every=75)])
+    ranked = custom(RANKED, "tiny_models:gated", config={"gate": str(gate)}, every=75) | {"resources": {"train": {}}}
+    ranked["training"] |= {"ranks": 2}
+    return deployed(server, folder, [custom(PIPELINE, "tiny_models:gated", config={"gate": str(gate)}, every=75), ranked])
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +162,23 @@ def test_a_cancelled_run_ends_by_itself_and_is_said_to_be_cancelled(launches: La
     wait_for("the end of the job", lambda: launches.job(run_id).status.value == "STOPPED", SECONDS)
     # By force it would have ended without a word; the run itself says this.
     assert "gated__replay" in launches.story(run_id)
+
+
+def test_a_run_and_its_ranks_have_room_in_as_many_cores_as_they_compute_on(
+    there: Deployment, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODYN_RANKS", "ray:auto")
+    settings = {"address": nodes.dashboard, "env_vars": ["MODYN_RANKS"]}
+    tags = pipeline_tags("replay", there.platform.project.pipelines[RANKED])
+    assert json.loads(tags[RESOURCES_TAG])["cpus"] == 1
+    # Nodes of one core: one for the run, and one for each rank.
+    third = nodes.start_node(1)
+    try:
+        with launches_of(there, (KEYS[0], KEYS[-1]), settings) as launches:
+            run_id = launches.replay(RANKED, "ranked", tags)
+            assert launches.ended(run_id) == dg.DagsterRunStatus.SUCCESS, launches.story(run_id)
+    finally:
+        third.end()
 
 
 def test_a_cluster_that_has_no_room_says_so(there: Deployment, nodes: Nodes) -> None:

@@ -1,14 +1,13 @@
-"""The image without Docker: its scripts in roots of their own, where nothing that they write reaches this machine.
+"""The image without Docker: its scripts in bare roots of Debian, by chroot, stage after stage as in the Dockerfile.
 
-A root is an overlay over this machine's, in a mount namespace that ends with its process. The build root has a compiler; the
-final one has what the build left in /opt/modyn, and neither compiler nor pip, as the base image of the Dockerfile.
+The build root gets the compiler that the Dockerfile installs; the final one gets what the build left in /opt/modyn, and has
+neither compiler nor pip. The base is a bare Debian with its own Python in place of Docker's image of the same release.
 """
 
 import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,26 +20,21 @@ from modyn_dagster.catalog.database.databases import excessive_rights
 from modyn_dagster.settings import Settings
 from tests.cli.test_services_run import ROOT
 from tests.debian_postgres import PASSWORD, running_server, server_programs
+from tests.integration.harness.bare_root import PYTHON, BareRoot, bare_debian, needs_debootstrap, needs_root
 
-pytestmark = [pytest.mark.soak("distributed"), pytest.mark.skipif(os.geteuid() != 0, reason="a root of its own needs root")]
+pytestmark = [pytest.mark.soak("distributed"), needs_root, needs_debootstrap]
 
 TARGET: Final = "/opt/modyn"
-_SECONDS: Final = 540
-#: Programs that the base image does not have.
-COMPILERS: Final = (
-    "cc gcc g++ c++ clang tcc ld as make cython pip pip3 uv x86_64-linux-gnu-gcc x86_64-linux-gnu-ld x86_64-linux-gnu-as"
-)
-ENTER: Final = """
-set -eu
-root=$1 upper=$2 work=$3
-mount --make-rprivate /
-mount -t overlay overlay -o "lowerdir=/,upperdir=$upper,workdir=$work" "$root"
-mount -t proc proc "$root/proc"
-for folder in sys dev; do mount --rbind "/$folder" "$root/$folder"; done
-# This interpreter may be in a folder of root's.
-folder=$(dirname "$4")
-while [ "$folder" != / ]; do chmod a+x "$root$folder"; folder=$(dirname "$folder"); done
-exec chroot "$root" /bin/sh -eu -c "$5"
+#: As in the Dockerfile, whose base has the headers of Python, which are a package of Debian.
+APT: Final = f"apt-get -q update && apt-get -q install -y --no-install-recommends {{}} {PYTHON}-dev"
+#: Service as the container's first process, until the health check of the image finds it well.
+CONTAINER: Final = """
+(
+    until modyn-health >/dev/null 2>&1; do sleep 1; done
+    echo healthy
+    kill -TERM 1
+) &
+exec modyn-dagster services run mlflow --port 25000 >/tmp/mlflow.log 2>&1
 """
 #: All services at once, each until it is healthy; then TERM, and their exit codes.
 SERVICES: Final = """
@@ -68,26 +62,6 @@ echo ended
 """
 
 
-class Root:
-    """A root whose changes are in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.changes = folder / "changes"
-        self._root, self._work = folder / "root", folder / "work"
-        for each in (self.changes, self._root, self._work):
-            each.mkdir(parents=True)
-
-    def run(self, script: str, **environment: str) -> str:
-        """Run a script inside; returns its output."""
-        places = [str(place) for place in (self._root, self.changes, self._work, Path(sys.executable).resolve())]
-        command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "sh", *places, script]
-        passed = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_", "HTTP", "http"))}
-        given = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/root"} | passed | environment
-        done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=_SECONDS, check=False)
-        assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-        return done.stdout
-
-
 def copied(place: Path) -> Path:
     """Copy what the Dockerfile copies: the files that .dockerignore lets through."""
     allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
@@ -100,28 +74,35 @@ def copied(place: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
+def image() -> Iterator[BareRoot]:
     """The final root, after the steps of the Dockerfile."""
     # Not in pytest's own folder: the image's account may not enter that.
     folder = Path(tempfile.mkdtemp(prefix="modyn-image-", dir="/var/tmp"))
     folder.chmod(0o755)
     try:
-        build, final = Root(folder / "build"), Root(folder / "final")
+        base = bare_debian(folder / "base")
+        build, final = BareRoot(folder / "build", base), BareRoot(folder / "final", base)
+        build.run(APT.format(compilers()), installs=True)
         copied(build.changes / "source")
-        python = str(Path(sys.executable).resolve())
-        build.run(f"cd /source && sh deploy/image/build.sh {TARGET}", PYTHON=python)
+        build.run(f"cd /source && sh deploy/image/build.sh {TARGET}", {"PYTHON": PYTHON}, installs=True)
         (final.changes / "opt").mkdir()
         (build.changes / "opt" / "modyn").rename(final.changes / "opt" / "modyn")
         scripts = final.changes / "usr" / "local" / "lib" / "modyn"
-        # The parts of the path keep the modes of this machine's.
+        # The parts of the path keep the modes of the base's.
         scripts.mkdir(parents=True)
         for each in [*(ROOT / "deploy" / "image").iterdir(), ROOT / "dagster.yaml", ROOT / "deploy" / "workspace.yaml"]:
             shutil.copy(each, scripts)
-        removed = f"for name in {COMPILERS}; do rm -f /usr/local/bin/$name /usr/bin/$name; done"
-        final.run(f"{removed}; sh /usr/local/lib/modyn/runtime.sh {TARGET}")
+        final.run(f"sh /usr/local/lib/modyn/runtime.sh {TARGET}")
         yield final
     finally:
         shutil.rmtree(folder)
+
+
+def compilers() -> str:
+    """Packages that the build stage of the Dockerfile installs."""
+    found = re.search(r"apt-get install -y --no-install-recommends ([\w .-]+?) &&", (ROOT / "Dockerfile").read_text())
+    assert found is not None
+    return found[1]
 
 
 def as_account(script: str) -> str:
@@ -138,13 +119,13 @@ def variables() -> dict[str, str]:
     return pairs | {"PATH": f"{TARGET}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
 
 
-def test_the_image_passes_its_own_check_as_its_account(image: Root) -> None:
-    image.run(as_account(f"sh /usr/local/lib/modyn/check.sh {TARGET}"), **variables())
-    compilers = image.run("command -v cc gcc ld || true", **variables())
+def test_the_image_passes_its_own_check_as_its_account(image: BareRoot) -> None:
+    image.run(as_account(f"sh /usr/local/lib/modyn/check.sh {TARGET}"), variables())
+    compilers = image.run("command -v cc gcc ld || true", variables())
     assert compilers == ""
 
 
-def test_its_services_run_with_secrets_by_file_and_a_server_whose_roles_our_script_made(image: Root, scratch: Path) -> None:
+def test_its_services_run_with_secrets_by_file_and_a_server_whose_roles_our_script_made(image: BareRoot, scratch: Path) -> None:
     programs = server_programs()
     if programs is None:
         pytest.skip("needs Debian's Postgres: apt-get install postgresql")
@@ -158,9 +139,10 @@ def test_its_services_run_with_secrets_by_file_and_a_server_whose_roles_our_scri
         workspace = "{load_from: [{grpc_server: {host: 127.0.0.2, port: 24000, location_name: modyn_dagster.definitions}}]}"
         files = {"MODYN_POSTGRES_URL_FILE": "/run-secrets/writer_url", "MODYN_UI_TOKEN_FILE": "/run-secrets/ui_token"}
         owner = {"MODYN_POSTGRES_OWNER_URL_FILE": "/run-secrets/owner_url"}
-        assert "upgraded" in image.run(as_account("modyn-dagster db upgrade"), **variables() | files | owner)
+        assert "upgraded" in image.run(as_account("modyn-dagster db upgrade"), variables() | files | owner)
         script = f"echo '{workspace}' >/tmp/workspace.yaml\n{SERVICES}"
-        assert image.run(as_account(script), **variables() | files).splitlines()[-1] == "ended"
+        assert image.run(as_account(script), variables() | files).splitlines()[-1] == "ended"
+        assert image.run(as_account(CONTAINER), variables() | files) == "healthy\n"
 
 
 def roles_made(admin: sa.URL, secrets: Path) -> None:

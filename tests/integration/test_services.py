@@ -1,4 +1,7 @@
-"""Services run one by one: external Postgres, models in an object store, a code location that dies, and live equals replay."""
+"""Services run one by one: external Postgres, files and models in an object store, a code location that dies.
+
+Live equals replay, and the replay has a home of its own, as on another machine.
+"""
 
 import http
 import urllib.error
@@ -22,6 +25,8 @@ pytestmark = pytest.mark.soak("distributed")
 
 PIPELINE: Final = "gated"
 _SECONDS: Final = 600
+#: Folders of state that are in the store, and in no home.
+STORED: Final = ("batches", "training_sets", "predictions")
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +47,20 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stack(postgres_server: RunningServer, tmp_path_factory: pytest.TempPathFactory, gate: Path, bucket: S3) -> Iterator[Stack]:
+def files(bucket: S3) -> str:
+    """URL of the deployment's files, ``MODYN_FILES``."""
+    return bucket.fresh_url()
+
+
+@pytest.fixture(scope="module")
+def stack(
+    postgres_server: RunningServer, tmp_path_factory: pytest.TempPathFactory, gate: Path, bucket: S3, files: str
+) -> Iterator[Stack]:
     pipeline = custom(PIPELINE, "tiny_models:gated", config={"gate": str(gate)}, every=75) | {
         "model_store": {"root": bucket.fresh_url()}
     }
     with (
-        deployed(postgres_server, tmp_path_factory.mktemp("live"), [pipeline]) as deployment,
+        deployed(postgres_server, tmp_path_factory.mktemp("live"), [pipeline], files=files) as deployment,
         stacked(deployment, tmp_path_factory.mktemp("services")) as stack,
     ):
         yield stack
@@ -82,7 +95,7 @@ def test_no_command_line_of_a_service_shows_a_secret(stack: Stack) -> None:
 
 
 def test_fed_through_separate_services_with_a_code_location_that_dies_a_pipeline_ends_as_its_replay(
-    stack: Stack, gate: Path, bucket: S3
+    stack: Stack, gate: Path, bucket: S3, files: str, tmp_path: Path
 ) -> None:
     stream = Stream(stack, PIPELINE)
     stream.switch_on()
@@ -100,10 +113,16 @@ def test_fed_through_separate_services_with_a_code_location_that_dies_a_pipeline
     assert stack.deployment.triggers(PIPELINE, "live")[0].attempt == 2
 
     stream.wait_until_decided()
-    outcome = compare_with_replay(stream)
+    outcome = compare_with_replay(stream, tmp_path / "home")
     assert len(outcome.triggers) == 2
-    assert len(bucket.files().find("models")) > 0
-    assert not (stack.deployment.settings.home / "models").exists()
+    root = stack.deployment.platform.project.pipelines[PIPELINE].model_store.root
+    stored, homes = bucket.files(), (stack.deployment.settings.home, tmp_path / "home")
+    assert len(stored.find(root)) > 0
+    for name in STORED:
+        assert len(stored.find(f"{files}/{name}")) > 0
+    for home in homes:
+        assert not any((home / name).exists() for name in (*STORED, "models"))
+        assert any((home / "cache").rglob("*.arrow")), "each home has read through copies of its own"
 
 
 def test_at_last_term_ends_every_service_with_exit_code_0_and_nothing_is_left(stack: Stack) -> None:

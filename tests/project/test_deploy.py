@@ -185,8 +185,18 @@ def test_with_the_cluster_of_compose_replays_go_there_and_all_else_stays_as_ship
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("role", ["head", "worker"])
-def test_a_node_of_compose_starts_ray_at_its_own_address_with_the_addresses_of_the_databases(tmp_path: Path, role: str) -> None:
+@pytest.mark.parametrize(
+    ("role", "variables", "options"),
+    [
+        ("head", {}, ["--dashboard-host=10.1.2.3", "--num-cpus=0"]),
+        ("worker", {}, ["--address=ray-head:6379"]),
+        ("worker", {"MODYN_RAY_HEAD": "modyn-head-svc:6379"}, ["--address=modyn-head-svc:6379"]),
+    ],
+    ids=["head", "worker", "worker of another head"],
+)
+def test_a_node_starts_ray_at_its_own_address_with_the_addresses_of_the_databases(
+    tmp_path: Path, role: str, variables: dict[str, str], options: list[str]
+) -> None:
     programs = {
         "hostname": "echo 10.1.2.3",
         "modyn-dagster": "[ \"$*\" = 'db env' ]; echo \"export DAGSTER_PG_URL='postgresql://a b'\"",
@@ -197,7 +207,7 @@ def test_a_node_of_compose_starts_ray_at_its_own_address_with_the_addresses_of_t
         (tmp_path / name).chmod(0o755)
     done = subprocess.run(
         ["sh", DEPLOY / "image" / "ray_node.sh", role, "--num-cpus=3"],
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"} | variables,
         capture_output=True,
         text=True,
         check=True,
@@ -205,8 +215,7 @@ def test_a_node_of_compose_starts_ray_at_its_own_address_with_the_addresses_of_t
     address, *arguments = done.stdout.splitlines()
     assert address == "postgresql://a b"
     assert {"start", "--block", "--node-ip-address=10.1.2.3"} <= set(arguments)
-    own = {"head": ["--dashboard-host=10.1.2.3", "--num-cpus=0"], "worker": ["--address=ray-head:6379"]}
-    assert all(option in arguments for option in own[role])
+    assert all(option in arguments for option in options)
     assert arguments[-1] == "--num-cpus=3", "the options of the command count"
 
 
@@ -327,19 +336,3 @@ def test_claims_are_where_all_units_and_all_containers_see_them(compose: Mapping
         service = compose["services"][name]
         assert service["environment"]["MODYN_CLAIMS"] == "/state/claims"
         assert {"type": "volume", "source": "state", "target": "/state"} in service["volumes"]
-
-
-def test_values_of_the_chart_run_the_image_as_its_account_with_secrets_from_kubernetes() -> None:
-    values = read_yaml(DEPLOY / "helm-values.yaml")
-    [code] = values["dagster-user-deployments"]["deployments"]
-    for part in (values["dagsterWebserver"], values["dagsterDaemon"], code):
-        assert part["securityContext"]["runAsUser"] == 10001
-        names = {each["name"] for each in part["env"]}
-        assert names.isdisjoint(SECRETS)
-        assert {"MODYN_HOME", "MODYN_PROJECT", "MODYN_DAGSTER_DIR"} <= names
-        assert {each["name"] for each in part["volumeMounts"]} == {each["name"] for each in part["volumes"]}
-    pages = values["dagsterWebserver"]
-    assert pages["service"]["port"] == pages["readinessProbe"]["tcpSocket"]["port"] == 3000, "no port of root's"
-    ours = values["dagsterDaemon"]["runCoordinator"]["config"]["customRunCoordinator"]
-    shipped = read_yaml(ROOT / "dagster.yaml")["run_coordinator"]
-    assert (ours["module"], ours["class"]) == (shipped["module"], shipped["class"])

@@ -6,7 +6,7 @@ import pytest
 
 from modyn_dagster.distributed.protocols import Resources
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.resources.run_classes import STAGES
+from modyn_dagster.resources.run_classes import STAGES, share_of
 from modyn_dagster.spec.load import parse_spec, spec_hash
 from modyn_dagster.spec.operation import ResourcesSpec, StageResources
 from modyn_dagster.spec.pipeline import PipelineSpec
@@ -59,3 +59,19 @@ def test_what_contradicts_the_pipeline_is_refused(fields: dict[str, Any], words:
 def test_gpus_go_with_a_device_that_may_be_one() -> None:
     spec = pipeline(training={"device": "auto"}, resources={"train": {"gpus": 2}})
     assert spec.resources.of(STAGES["training"], spec.threads) == Resources(1, 2, 0)
+
+
+def test_ranks_on_a_cluster_are_not_reserved_for_a_second_time_by_their_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    training = {"device": "auto", "ranks": 4}
+    plain = pipeline(threads=2, training=training, resources={"train": {"gpus": 4}, "evaluate": {"cpus": 3}})
+    named = pipeline(threads=2, training=training, resources={"train": {"cpus": 10, "gpus": 5, "memory": "2GB"}})
+    without = pipeline(threads=2, training=training, resources={"evaluate": {"gpus": 1}})
+    monkeypatch.setenv("MODYN_RANKS", "processes")
+    assert share_of(STAGES["replay"], plain) == Resources(8, 4, 0)
+    assert share_of(STAGES["replay"], named) == Resources(10, 5, 2 * 10**9)
+    # All four reserve two cores and a GPU each where they are placed; the run keeps as much for what it computes itself.
+    monkeypatch.setenv("MODYN_RANKS", "ray:auto")
+    assert share_of(STAGES["replay"], plain) == Resources(3, 1, 0)
+    assert share_of(STAGES["replay"], named) == Resources(4, 2, 2 * 10**9)
+    assert share_of(STAGES["evaluation"], plain) == Resources(3, 0, 0)
+    assert share_of(STAGES["replay"], without) == Resources(2, 1, 0)

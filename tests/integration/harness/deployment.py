@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -97,10 +97,12 @@ class Deployment:
 
 
 @contextmanager
-def deployed(server: RunningServer, folder: Path, pipelines: Sequence[Content], **project: Any) -> Iterator[Deployment]:
-    """A project in ``folder`` with three databases of its own on ``server``, dropped at the end."""
+def deployed(
+    server: RunningServer, folder: Path, pipelines: Sequence[Content], *, files: str | None = None, **project: Any
+) -> Iterator[Deployment]:
+    """A project in ``folder`` with three databases of its own on ``server``, dropped at the end; ``files`` names its store."""
     write_project(folder / "project", pipelines, **project)
-    settings = server.settings(folder / "project", folder / "home", f"i{secrets.token_hex(4)}_")
+    settings = replace(server.settings(folder / "project", folder / "home", f"i{secrets.token_hex(4)}_"), files=files)
     create_databases(settings)
     deployment = Deployment(settings)
     engine = open_engine(settings, "owner")

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from pathlib import Path
 from typing import Final, Protocol
 
 from modyn_dagster.catalog.runs import Mode
@@ -82,11 +83,12 @@ def kill_training_run(stream: Stream, dagster_run_id: str) -> None:
     raise AssertionError(f"no process found for run {dagster_run_id}")
 
 
-def compare_with_replay(stream: Stream) -> Outcome:
-    """Replay the same batches; the live run's outcome, which must be the replay's too."""
+def compare_with_replay(stream: Stream, home: Path | None = None) -> Outcome:
+    """Replay the same batches, in another home if one is named; the live run's outcome, which must be the replay's too."""
     deployment = stream.deployment
     deployment.command("pipeline", "finish", stream.pipeline)
-    deployment.command("pipeline", "replay", stream.pipeline)
+    elsewhere = {} if home is None else {"MODYN_HOME": str(home)}
+    deployment.command("pipeline", "replay", stream.pipeline, environment=deployment.environment | elsewhere)
     live, replayed = deployment.run(stream.pipeline, "live"), deployment.run(stream.pipeline, "replay")
     assert live is not None
     assert replayed is not None
