@@ -39,6 +39,8 @@ _DIFFERING: Final = (0.1, 0.2)
 #: Streams end at so many times the samples that a single look needs.
 _LONGEST: Final = 12
 _SEED: Final = 20231
+#: Streams of scores: autocorrelation, samples, looks, and the share of all streams, as looks of many samples take long.
+_BOOTSTRAPS: Final = ((0.0, 400, 2, 1.0), (0.9, 400, 2, 1.0), (0.9, 2000, 20, 0.3))
 
 
 def upper_end(successes: int, n: int, level: float = 0.95) -> float:
@@ -73,10 +75,17 @@ def errors(streams: int) -> list[tuple[str, str, Promotions]]:
             rows.append((name, "mcnemar, 20 looks", mcnemar_promotions(stream, **given)))
             unspent = mcnemar_promotions(stream, **given, spends=False)
             rows.append((name, "mcnemar, 20 looks, each at the full error", unspent))
-    for correlation in (0.0, 0.9):
-        few: dict[str, Any] = {"streams": max(20, streams // 10), "n": 400, "alpha": _ALPHA, "seed": _SEED}
-        found = bootstrap_promotions(correlation=correlation, **few)
-        rows.append((f"scores of equal ROC-AUC, autocorrelation {correlation:g}", "block_bootstrap, 2 looks", found))
+    for correlation, n, looks, share in _BOOTSTRAPS:
+        stretch: dict[str, Any] = {
+            "streams": max(20, int(share * streams)),
+            "n": n,
+            "looks": looks,
+            "alpha": _ALPHA,
+            "seed": _SEED,
+        }
+        found = bootstrap_promotions(correlation=correlation, **stretch)
+        name = f"scores of equal ROC-AUC, autocorrelation {correlation:g}, {n:,} samples"
+        rows.append((name, f"block_bootstrap, {looks} looks", found))
     return rows
 
 

@@ -100,7 +100,8 @@ def postgres_server(session_scratch: Path) -> Iterator[RunningServer]:
     """The embedded server of this session."""
     embedded = EmbeddedPostgres(session_scratch / "server")
     url = embedded.start().url
-    maintenance = sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    # A connection is kept: every test makes a database and drops several.
+    maintenance = sa.create_engine(url, isolation_level="AUTOCOMMIT", pool_size=1, pool_pre_ping=True)
     try:
         server = RunningServer(embedded, url, maintenance)
         _prepare(server)

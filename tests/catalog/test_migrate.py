@@ -1,6 +1,8 @@
 """The migrations end in the schema that the row classes declare; upgrades are atomic and refuse what they cannot cure."""
 
+import pkgutil
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 
 import pytest
 import sqlalchemy as sa
@@ -9,15 +11,18 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 
-from modyn_dagster.catalog import decisions, deletions, notifications, timings  # noqa: F401 - tables for the metadata
+from modyn_dagster import catalog
+from modyn_dagster.catalog import notifications
 from modyn_dagster.catalog.database.databases import upgrade
 from modyn_dagster.catalog.database.engine import current_revision, require_current_schema, transaction
 from modyn_dagster.catalog.database.mapping import metadata
-from modyn_dagster.catalog.labels import label_files, sample_ids, waiting  # noqa: F401 - tables for the metadata
-from modyn_dagster.catalog.removal import deletion_requests, hole_sets, journal  # noqa: F401 - tables for the metadata
-from modyn_dagster.catalog.results import evaluations, models, predictions, training_sets  # noqa: F401 - tables for the metadata
 from modyn_dagster.catalog.revisions import MIGRATIONS, head_revision
 from modyn_dagster.errors import SchemaOutdated
+
+# Every module of the catalog, so that all tables are in the metadata, whichever tests have run before.
+for _module in pkgutil.walk_packages(catalog.__path__, f"{catalog.__name__}."):
+    if ".migrations" not in _module.name:
+        import_module(_module.name)
 
 # Every fact about our tables that Postgres keeps, column order included, as text; without internal identifiers.
 _FACTS = """

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from modyn_dagster.errors import ConfigError
 from modyn_dagster.spec.load import parse_spec, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
 from tests.projects.tiny import amount
@@ -43,6 +44,16 @@ def test_what_changes_a_model_is_part_of_it() -> None:
         {"parser": {"images": IMAGES | {"resize": "cover"}}},
     ]
     assert len({hash_of(**variant) for variant in variants}) == len(variants)
+
+
+def test_the_shards_of_a_sample_are_part_of_it_and_workers_are_no_field_of_a_pipeline() -> None:
+    def of(**selection: Any) -> str:
+        content = amount() | {"selection": {"strategy": {"kind": "rtbs", "n": 10, "decay": {"keep": 0.1, "after": "40d"}, **selection}}}
+        return spec_hash(parse_spec(content, PipelineSpec, source="test"))
+
+    assert len({of(), of(shards=2), of(shards=3)}) == 3
+    with pytest.raises(ConfigError, match="workers"):
+        of(shards=2, workers=2)
 
 
 @pytest.mark.parametrize(

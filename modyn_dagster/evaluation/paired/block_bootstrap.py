@@ -28,6 +28,11 @@ from modyn_dagster.spec.tasks.metrics import has_sample_losses, lower_is_better
 _RESAMPLES: Final = 1000
 #: Bounds of few blocks are at most so many times as far away as those of a known standard error.
 _WIDER: Final = 1.3
+#: Blocks are long enough where they are so many times as long as the factor by which dependence raises the variance. For samples
+#: whose correlation falls exponentially with their distance the variance is then at most a tenth too small.
+_LONGER: Final = 5
+#: Share of resamples in which the metric may be undefined: more, and one class is in very few blocks.
+_UNDEFINED: Final = 0.01
 #: Rows drawn at once, for memory.
 _MOST_DRAWN: Final = 1 << 20
 
@@ -111,9 +116,17 @@ def bootstrap_verdict(  # noqa: PLR0913 - all but the data have defaults and are
         return undecided(f"the {name} has no {metric}: {reason}", n, margin=margin, confidence=confidence)
     drawn = _differences(metric, candidate, incumbent, truth, resamples, length, seed)
     defined = drawn[np.isfinite(drawn)]
-    if len(defined) < max(2, resamples // 2):
+    if len(defined) < max(2, (1 - _UNDEFINED) * resamples):
         reason = f"{metric} is undefined in {resamples - len(defined):,} of {resamples:,} resamples"
         return undecided(reason, n, margin=margin, confidence=confidence)
+    if block is None:
+        alone = _differences(metric, candidate, incumbent, truth, max(2, resamples // 4), 1, seed)
+        wanted = _LONGER * float(defined.var() / np.nanvar(alone)) if np.nanvar(alone) > 0 else 0.0
+        if length < wanted:
+            reason = (
+                f"{n:,} samples are few for how much they depend on each other: blocks of {length:,} should have {wanted:,.0f}"
+            )
+            return undecided(reason, n, margin=margin, confidence=confidence)
     difference, wide = sign * (ours.value - theirs.value), _half_widths(defined, n / length, spent)
     bounds = Bounds(
         difference - wide.one_sided, difference + wide.one_sided, difference - wide.two_sided, difference + wide.two_sided
