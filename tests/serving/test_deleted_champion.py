@@ -81,7 +81,7 @@ def shown(postgres_server: RunningServer, mlflow_uri: str, tmp_path: Path, monke
 
 
 def promoted(shown: Shown, *triggers: int) -> ServedModel:
-    """What serves the champion after promotions by hand."""
+    """Promote by hand, and load the champion for serving."""
     for trigger in triggers:
         shown.command("model", "promote", shown.name, "--trigger", str(trigger), "--as", "ann")
     model = load(shown.name, "champion")
