@@ -8,6 +8,7 @@ from typing import Any, Final, cast, get_args
 import numpy as np
 import pytest
 
+from modyn_dagster.catalog import runs
 from modyn_dagster.catalog.removal.deletion_requests import get_request
 from modyn_dagster.pipeline.operate.deletion.document import Mode, Selection
 from modyn_dagster.pipeline.operate.deletion.execute import begin_request
@@ -36,8 +37,8 @@ def timeless(content: Any) -> Any:
     return [timeless(value) for value in content] if isinstance(content, list) else content
 
 
-def end_of(world: World, request: int) -> End:
-    ending = world.ending("chained")
+def end_of(world: World, request: int, pipeline: str = "chained", mode: runs.Mode = "replay") -> End:
+    ending = world.ending(pipeline, mode)
     home = world.settings.home
     files = sorted(str(path.relative_to(home)) for folder in _FOLDERS for path in (home / folder).rglob("*") if path.is_file())
     with world.deployment.platform.transaction() as conn:

@@ -28,7 +28,13 @@ def live(shared_engine: sa.Engine, story: Story) -> Story:
 
 
 def crowned(
-    story: Story, row: TriggerRow, at: datetime, since: float, before: str | None = None, old: TriggerRow | None = None
+    story: Story,
+    row: TriggerRow,
+    at: datetime,
+    since: float,
+    before: str | None = None,
+    old: TriggerRow | None = None,
+    model_hash: str = "",
 ) -> None:
     """A promotion as the gate commits it, at a moment of the clock and a year of the stream."""
     events = [(row, before, "champion", "better on 900 samples")]
@@ -40,7 +46,7 @@ def crowned(
             [
                 {
                     "trigger_id": each.id,
-                    "model_hash": f"hash-{story.run.id}-{each.ordinal}",
+                    "model_hash": model_hash or f"hash-{story.run.id}-{each.ordinal}",
                     "before": state_before,
                     "state": state,
                     "actor": "gate",

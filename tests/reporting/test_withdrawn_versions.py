@@ -9,9 +9,11 @@ from modyn_dagster.catalog.triggers import forget_mlflow_runs
 from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.registry.records import version_source
 from modyn_dagster.reporting.mlflow.registry.withdrawn import DELETED_SAMPLES, mark_withdrawn
+from modyn_dagster.reporting.mlflow.stream_time import utc_text
 from modyn_dagster.reporting.mlflow.tracker import Tracker
 from tests.reporting.story import Story
-from tests.reporting.test_registered_models import trained, versions
+from tests.reporting.test_promoted_versions import crowned
+from tests.reporting.test_registered_models import day, trained, versions
 
 
 @pytest.fixture
@@ -66,3 +68,27 @@ def test_a_withdrawn_model_without_a_successor_leaves_the_aliases_to_the_models_
     aliases = client.get_registered_model(live.pipeline).aliases
     first = versions(client, live.pipeline)[0]
     assert {str(version) for version in aliases.values()} == {str(first.version)}
+
+
+def test_a_champion_that_was_made_again_went_live_when_it_was_and_the_version_before_keeps_its_moments(
+    tracker: Tracker, client: MlflowClient, shared_engine: sa.Engine, story: Story
+) -> None:
+    live = Story(shared_engine, story.pipeline, mode="live", promotion={"metric": "log_loss"})
+    first, second = trained(live, [0.8, 0.9])
+    crowned(live, first, day(0), 1)
+    crowned(live, second, day(5), 3, "shadow", first)
+    tracker.sync_models(live.engine, live.run)
+    mark_withdrawn(client, live.pipeline, {f"hash-{live.run.id}-{second.ordinal}"}, "deletion request 5")
+    again = f"hash-{live.run.id}-{second.ordinal}-again"
+    with live.engine.begin() as conn:
+        conn.execute(sa.update(model).where(model.c.trigger_id == second.id).values(hash=again))
+    crowned(live, second, day(9), 4, "champion", model_hash=again)
+    tracker.sync_models(live.engine, live.run)
+    tags = [(version.tags["modyn/model"], version.tags["modyn/live_from"]) for version in versions(client, live.pipeline)]
+    assert tags == [
+        (f"hash-{live.run.id}-{first.ordinal}", utc_text(day(0))),
+        (f"hash-{live.run.id}-{second.ordinal}", utc_text(day(5))),
+        (again, utc_text(day(9))),
+    ]
+    found = [tracker.live_at(live.pipeline, day(moment)) for moment in (0, 5, 8.9, 9, 1000)]
+    assert [None if each is None else each.version for each in found] == [1, 2, 2, 3, 3]

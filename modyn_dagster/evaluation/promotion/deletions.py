@@ -5,8 +5,8 @@ from typing import Final
 
 from modyn_dagster.evaluation.promotion.evidence import Evidence
 from modyn_dagster.evaluation.promotion.rollback import earlier_champion
-from modyn_dagster.evaluation.promotion.state import DELETION, Change, GateState, Watch
-from modyn_dagster.evaluation.promotion.succession import crowned, under_test
+from modyn_dagster.evaluation.promotion.state import DELETION, Candidate, Change, GateState, Watch
+from modyn_dagster.evaluation.promotion.succession import crowned, tested_anew
 from modyn_dagster.spec.promotion.gate import PromotionSpec
 
 _WITHDRAWN: Final = "a deletion has withdrawn its model"
@@ -59,11 +59,9 @@ def with_remade(rules: PromotionSpec, state: GateState, trigger: int, evidence: 
     compared = state.former if rules.rollback is not None and rules.rollback.compares_champions else ()
     if trigger in (state.champion, *compared):
         state = replace(state, watch=replace(state.watch, n_bad=0))
-    interrupted = [each for each in reversed(state.candidates) if each.trial is not None]
-    for each in interrupted:
-        if state.champion is None or trigger not in (each.trigger, state.champion):
-            continue
-        reason = made_again if each.trigger == trigger else f"a deletion has made the champion, trigger {trigger}, again"
-        changes.append(Change(each.trigger, each.state, "candidate", f"{reason}: its test begins anew", DELETION))
-        state = under_test(state, each.trigger, state.champion, evidence, changes)
-    return state, changes
+    interrupted = list[tuple[Candidate, str]]()
+    for each in state.candidates:
+        if each.trial is not None and trigger in (each.trigger, state.champion):
+            reason = made_again if each.trigger == trigger else f"a deletion has made the champion, trigger {trigger}, again"
+            interrupted.append((each, f"{reason}: its test begins anew"))
+    return tested_anew(rules, state, interrupted, DELETION, evidence, changes), changes

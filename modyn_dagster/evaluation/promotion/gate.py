@@ -1,10 +1,11 @@
 """Gate of a run: one look at a batch turns evidence into changes of the states of models, by rules alone.
 
 A model begins as a candidate, becomes a shadow when there is room, and is promoted once a test finds it better than the champion
-by the margin. The champion stays until then. A look depends on the state and the evidence alone, so a replay, a live run and a
-second try after a kill take the same looks.
+by the margin, or then waits for a person. The champion stays until then. A look depends on the state and the evidence alone, so
+a replay, a live run and a second try after a kill take the same looks.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -79,15 +80,28 @@ def _tested(rules: GateRules, state: GateState, since: int, evidence: Evidence, 
     if not passed:
         return state
     if rules.spec.approve == "manual":
-        for trigger, verdict in passed:
-            reason = f"{verdict.reason}; it waits for a person"
-            changes.append(Change(trigger, "shadow", "passed", reason, verdict=verdict.to_json()))
-            [found] = [each for each in state.candidates if each.trigger == trigger]
-            state = state.with_candidate(replace(found, state="passed"))
-        return state
+        return _offered(state, dict(passed), changes)
     trigger, verdict = passed[-1]
     state, more = crowned(rules.spec, state, trigger, verdict.reason, GATE, evidence, verdict)
     changes += more
+    return state
+
+
+def _offered(state: GateState, passed: Mapping[int, PairedVerdict], changes: list[Change]) -> GateState:
+    """Let the newest candidate that has passed wait for a person; the older ones that have are superseded."""
+    done = [each for each in state.candidates if each.state == "passed" or each.trigger in passed]
+    newest = done[-1]
+    for each in done:
+        verdict = passed.get(each.trigger)
+        numbers = None if verdict is None else verdict.to_json()
+        if each is not newest:
+            reason = f"the model of trigger {newest.trigger}, which is newer, has passed its test and waits for a person"
+            changes.append(Change(each.trigger, each.state, "superseded", reason, verdict=numbers))
+            state = state.without(each.trigger)
+        elif verdict is not None:
+            reason = f"{verdict.reason}; it waits for a person"
+            changes.append(Change(each.trigger, each.state, "passed", reason, verdict=numbers))
+            state = state.with_candidate(replace(each, state="passed"))
     return state
 
 
@@ -124,7 +138,7 @@ def _rolled_back(rules: GateRules, state: GateState, reason: str, evidence: Evid
 def _with_shadows(rules: GateRules, state: GateState, evidence: Evidence, changes: list[Change]) -> GateState:
     """Begin tests where there is room, those of the newest candidates first; of those that wait the newest stays."""
     waiting = [each for each in reversed(state.candidates) if each.trial is None]
-    room = rules.spec.shadow.max - (len(state.candidates) - len(waiting))
+    room = rules.spec.shadow.max - state.n_tested
     for n_begun, each in enumerate(waiting):
         if state.champion is None:
             return state

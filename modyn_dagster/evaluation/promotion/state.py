@@ -96,6 +96,11 @@ class GateState:
         """Return the candidate of a trigger; None where its model is none."""
         return next((each for each in self.candidates if each.trigger == trigger), None)
 
+    @property
+    def n_tested(self) -> int:
+        """Number of candidates under test; one that has passed and waits for a person is none of them."""
+        return sum(each.state == "shadow" for each in self.candidates)
+
     def without(self, trigger: int) -> Self:
         """Return the state without the candidate of a trigger."""
         return replace(self, candidates=tuple(each for each in self.candidates if each.trigger != trigger))

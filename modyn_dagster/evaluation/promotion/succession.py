@@ -1,5 +1,6 @@
 """Changes of the champion: by promotion, rollback or deletion, and what they mean for the candidates and their tests."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from modyn_dagster.evaluation.paired.verdict import PairedVerdict
@@ -21,8 +22,7 @@ def crowned(
 ) -> tuple[GateState, list[Change]]:
     """Make a model the champion: the one before retires, and a cool-down begins.
 
-    Older candidates are superseded. Tests of newer ones begin anew at once, so that none of these loses its place to a candidate
-    that waits.
+    Older candidates are superseded. Tests of newer ones begin anew.
     """
     old, found = state.champion, state.candidate(trigger)
     before = found.state if found is not None else "retired" if trigger in state.former else None
@@ -41,12 +41,9 @@ def crowned(
     state = replace(state, champion=trigger, since=evidence.time, former=former, watch=Watch(), quiet_until=quiet)
     # A gate that is told of a model by this knows it: a champion is no candidate at the next look.
     state = replace(state, seen=max(state.seen, trigger))
-    interrupted = [each for each in reversed(state.candidates) if each.trial is not None]
-    for each in interrupted:
-        again = f"there is another champion, the model of trigger {trigger}: its test begins anew"
-        changes.append(Change(each.trigger, each.state, "candidate", again, actor))
-        state = under_test(state, each.trigger, trigger, evidence, changes)
-    return state, changes
+    again = f"there is another champion, the model of trigger {trigger}: its test begins anew"
+    interrupted = [(each, again) for each in state.candidates if each.trial is not None]
+    return tested_anew(rules, state, interrupted, actor, evidence, changes), changes
 
 
 def returned(
@@ -62,6 +59,37 @@ def _quiet_until(rules: PromotionSpec, evidence: Evidence) -> int | None:
     if rules.rollback is None or evidence.time is None:
         return None
     return evidence.time + seconds_of(rules.rollback.cool_down) * MICROSECONDS
+
+
+def tested_anew(
+    rules: PromotionSpec,
+    state: GateState,
+    interrupted: Sequence[tuple[Candidate, str]],
+    actor: str,
+    evidence: Evidence,
+    changes: list[Change],
+) -> GateState:
+    """Begin tests anew against the present champion at once, so that none of them loses its place to a candidate that waits.
+
+    A candidate that had passed held no place: where there is no room for it, it waits.
+
+    Args:
+        rules: of the gate.
+        state: with the champion.
+        interrupted: candidates whose tests were against another model or of one, and the reasons.
+        actor: of the changes.
+        evidence: after this batch.
+        changes: which are appended to.
+    """
+    room = rules.shadow.max - state.n_tested + sum(each.state == "shadow" for each, _ in interrupted)
+    for each, reason in sorted(interrupted, key=lambda pair: (pair[0].state == "passed", -pair[0].trigger)):
+        changes.append(Change(each.trigger, each.state, "candidate", reason, actor))
+        if room > 0 and state.champion is not None:
+            state = under_test(state, each.trigger, state.champion, evidence, changes)
+        else:
+            state = state.with_candidate(Candidate(each.trigger))
+        room -= 1
+    return state
 
 
 def under_test(state: GateState, trigger: int, champion: int, evidence: Evidence, changes: list[Change]) -> GateState:

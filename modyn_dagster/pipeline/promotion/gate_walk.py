@@ -200,20 +200,20 @@ def record_changes(
         batch: ordinal of the batch after which they hold.
         time: stream time there, microseconds since 1970.
     """
-    earlier = list_promotions(conn, models.run.id)
-    last, known = states_of(earlier), {event.ordinal: event.model_hash for event in earlier}
+    last = states_of(list_promotions(conn, models.run.id))
+    states: dict[int, str] = {ordinal: event.state for ordinal, event in last.items()}
+    hashes = {ordinal: event.model_hash for ordinal, event in last.items()}
     moment = None if time is None else as_timestamp(np.datetime64(time, "us"))
     events: list[dict[str, Any]] = []
     for change in changes:
         context = models.contexts.get(change.trigger)
-        before: str | None = change.before
-        if before is None and change.trigger in last:
-            # A person has chosen a model that the gate had done with.
-            before = last[change.trigger].state
+        # A person may choose a model that the gate had done with, also in the look in which it had.
+        before = change.before or states.get(change.trigger)
+        states[change.trigger] = change.state
         events.append(
             {
                 "trigger_id": context.trigger.id if context is not None else last[change.trigger].trigger_id,
-                "model_hash": context.model.hash if context is not None and context.model else known.get(change.trigger, ""),
+                "model_hash": models.hash_of(change.trigger) or hashes.get(change.trigger, ""),
                 "before": before,
                 "state": change.state,
                 "actor": change.actor,

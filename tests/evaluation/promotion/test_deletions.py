@@ -57,7 +57,10 @@ def test_a_model_made_again_leaves_no_test_that_has_counted_the_old_one(walk: Wa
         if before.trial is None or trigger not in (before.trigger, before.trial.champion):
             assert each == before
             continue
-        assert each.trial is not None
+        if each.trial is None:
+            # Where one had passed, there may be no room for another test.
+            assert (before.state, each.state, after.n_tested) == ("passed", "candidate", walk.rules.spec.shadow.max)
+            continue
         assert (each.state, each.trial.n, each.trial.looks, dict(each.trial.numbers)) == ("shadow", 0, 0, {})
         assert each.trial.begun == each.trial.window_begun == look.batch
         assert each.trial.number > state.n_tests

@@ -59,9 +59,11 @@ def outcome_of(platform: Platform, run: RunRow) -> Outcome:
     """The outcome of a run; every file it names is read and its checksum verified."""
     with platform.transaction() as conn:
         triggers = list_triggers(conn, run.id)
-        sets = {row.ordinal: found for row in triggers if (found := find_training_set(conn, row.id))}
+        found = {row.ordinal: find_training_set(conn, row.id) for row in triggers}
         models = list_models(conn, run.id)
         cells = list_evaluations(conn, run.id)
+    # Those of withdrawn models have no file any more.
+    sets = {ordinal: row for ordinal, row in found.items() if row is not None and row.removed_at is None}
     for row in sets.values():
         TrainingSet.open(platform.home / row.path, row.checksum).verify()
     for model in models:

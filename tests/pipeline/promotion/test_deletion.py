@@ -73,7 +73,7 @@ def samples_of(world: World, run: RunRow, ordinal: int) -> KeyArray:
     with world.platform.transaction() as conn:
         row = find_training_set(conn, trigger.id)
     assert row is not None
-    return open_training_set(context_of(world.platform, "p", trigger.partition_key), row).keys()
+    return open_training_set(context_of(world.platform, run.pipeline, trigger.partition_key), row).keys()
 
 
 def consistent(world: World, run: RunRow) -> None:
@@ -102,7 +102,7 @@ def test_the_champion_that_follows_a_withdrawn_one_is_named_at_once(world_of: Wo
     act(world.platform, run, "promote", candidates[0], "ann", "it is needed")
     n_events = len(events_of(world, run))
     # The champion before takes its place again, not the newest model, which is tested.
-    execute(world, samples_of(world, run, candidates[0]))
+    execute(world, samples_of(world, run, candidates[0]), ways={"p": "roll_back"})
     assert state_of(world, run)[1].champion == 0
     assert [(each.ordinal, each.before, each.state, each.actor, each.batch) for each in events_of(world, run)[n_events:][:2]] == [
         (candidates[0], "champion", "retired", "deletion", batch),
@@ -121,7 +121,7 @@ def test_without_an_earlier_champion_the_newest_candidate_that_loads_follows(
     run = begun(world, range(4))
     *_, second, newest = [each.trigger for each in state_of(world, run)[1].candidates]
     world.platform.model_store.delete(hashes(world, run)[newest])
-    execute(world, samples_of(world, run, 0))
+    execute(world, samples_of(world, run, 0), ways={"p": "roll_back"})
     assert state_of(world, run)[1].champion == second
     [rejected] = [event for event in events_of(world, run) if event.state == "rejected"]
     assert (rejected.ordinal, rejected.actor) == (newest, "deletion")
@@ -137,7 +137,7 @@ def test_before_the_first_look_the_first_model_that_is_left_is_the_champion(worl
         world.train("p", now.train)
     run, models = now.run, hashes(world, now.run)
     assert world.reread(run.id).champion_model == models[0]
-    execute(world, samples_of(world, run, 0))
+    execute(world, samples_of(world, run, 0), ways={"p": "roll_back"})
     assert named(world, run) == 1
     assert world.reread(run.id).champion_model == models[1]
     advance_live(world.platform, run)
@@ -151,7 +151,7 @@ def test_without_a_model_that_may_follow_there_is_no_champion_until_the_next_mod
     run = lived(world, range(3))
     for each in state_of(world, run)[1].candidates:
         act(world.platform, run, "reject", each.trigger, "ann", "no use")
-    execute(world, samples_of(world, run, 0))
+    execute(world, samples_of(world, run, 0), ways={"p": "roll_back"})
     assert (state_of(world, run)[1].champion, named(world, run)) == (None, None)
     consistent(world, run)
     newest = max(hashes(world, run))

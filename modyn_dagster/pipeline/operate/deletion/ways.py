@@ -14,7 +14,7 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.pipeline.operate.deletion.document import Cost, PipelineAction, Way
 from modyn_dagster.pipeline.operate.sample_lineage import SampleUse
-from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.pipeline.platform import Platform, recorded_spec
 
 #: Stages whose seconds making a model again costs.
 _STAGES: Final = ("select", "train", "save", "evaluate")
@@ -26,10 +26,10 @@ def actions_for(
 ) -> list[PipelineAction]:
     """Choose a way out for each run with a model that saw the samples, in the order of the runs.
 
-    A run whose newest model has not seen them loses the others, and so does one whose models began with a file of weights of such
-    a model. The run that stands for its pipeline (the open live run, else
-    the newest replay, else the newest live run) is trained again; every other one is rolled back, or retired where it has no
-    clean model.
+    In service are a run's newest model and the champion of its gate. A run in which neither has seen them loses the others, and
+    so does one whose models began with a file of weights of such a model. The run that stands for its pipeline (the open live
+    run, else the newest replay, else the newest live run) is trained again; every other one is rolled back, or retired where it
+    has no clean model.
 
     Args:
         conn: of the catalog.
@@ -127,6 +127,15 @@ def _cheapest(
 ) -> Way:
     standing = choose_run(conn, run.pipeline)
     is_standing = standing is not None and standing.id == run.id
-    if can_retrain and is_standing and own and own[-1].ordinal in saw:
+    if can_retrain and is_standing and any(model.ordinal in saw for model in _in_service(run, own)):
         return "retrain"
     return "roll_back" if has_ancestor else "retire"
+
+
+def _in_service(run: RunRow, own: Sequence[ModelUse]) -> list[ModelUse]:
+    """Newest model of a run, and the champion of its gate."""
+    newest = list(own[-1:])
+    if recorded_spec(run).promotion is None:
+        # Such a champion is shown, and nothing else.
+        return newest
+    return [*newest, *(model for model in own if model.hash == run.champion_model)]

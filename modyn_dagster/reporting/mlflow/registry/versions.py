@@ -60,14 +60,18 @@ def read_models(engine: sa.Engine, run: RunRow) -> JudgedModels:
     if champion not in {model.ordinal for model in models}:
         # Its model was withdrawn: until the gate has named another one, the run's row does.
         champion = next((model.ordinal for model in reversed(models) if model.hash == recorded), None)
+    hashes = {model.ordinal: model.hash for model in models}
     crowned: dict[str, list[datetime]] = {}
     for event in events:
-        if event.state == "champion":
+        # A model that a deletion has made again was not live when the one before it was.
+        if event.state == "champion" and event.model_hash == hashes.get(event.ordinal):
             crowned.setdefault(event.partition_key, []).append(event.created_at)
     return JudgedModels(models, verdicts, champion, crowned if spec.live_model == "champion" else None, owns_aliases)
 
 
 TRIGGER: Final = "modyn/trigger"
+#: Tag of a version whose model a deletion has taken away, with the trigger whose model it was.
+TRIGGER_BEFORE: Final = "modyn/trigger_before"
 MODEL: Final = "modyn/model"
 LIVE_FROM: Final = "modyn/live_from"
 #: Tag of a version with the verdict against the champion of its time, and its first word where it became the champion.
@@ -122,7 +126,8 @@ def live_versions(version: ModelVersion) -> list[LiveVersion]:
     tags = version.tags
     try:
         moments = [datetime.fromisoformat(text) for text in tags[LIVE_FROM].split()]
-        lives = [LiveVersion(version.name, int(version.version), tags[TRIGGER], tags[MODEL], moment) for moment in moments]
+        trigger = tags.get(TRIGGER) or tags[TRIGGER_BEFORE]
+        lives = [LiveVersion(version.name, int(version.version), trigger, tags[MODEL], moment) for moment in moments]
     except (KeyError, ValueError):
         return []
     return [live for live in lives if live.since.tzinfo is not None]

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from modyn_dagster.reporting.mlflow.client import address_of, tracking_errors
 from modyn_dagster.reporting.mlflow.registry.registered_models import DIGEST_TAG
-from modyn_dagster.reporting.mlflow.registry.versions import MODEL, TRIGGER
+from modyn_dagster.reporting.mlflow.registry.versions import MODEL, TRIGGER, TRIGGER_BEFORE
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 #: Tag of a version whose model saw deleted samples; the value names the request.
 DELETED_SAMPLES: Final = "modyn/deleted_samples"
-_TRIGGER_BEFORE: Final = "modyn/trigger_before"
 
 
 def mark_withdrawn(client: MlflowClient, pipeline: str, models: Collection[str], because: str) -> int:
@@ -36,7 +35,7 @@ def mark_withdrawn(client: MlflowClient, pipeline: str, models: Collection[str],
                     n_versions += 1
                     client.set_model_version_tag(name, version.version, DELETED_SAMPLES, because)
                     if TRIGGER in version.tags:
-                        client.set_model_version_tag(name, version.version, _TRIGGER_BEFORE, version.tags[TRIGGER])
+                        client.set_model_version_tag(name, version.version, TRIGGER_BEFORE, version.tags[TRIGGER])
                         client.delete_model_version_tag(name, version.version, TRIGGER)
                     for alias in [alias for alias, of in registered.aliases.items() if str(of) == str(version.version)]:
                         client.delete_registered_model_alias(name, alias)
