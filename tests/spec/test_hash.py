@@ -48,7 +48,8 @@ def test_what_changes_a_model_is_part_of_it() -> None:
 
 def test_the_shards_of_a_sample_are_part_of_it_and_workers_are_no_field_of_a_pipeline() -> None:
     def of(**selection: Any) -> str:
-        content = amount() | {"selection": {"strategy": {"kind": "rtbs", "n": 10, "decay": {"keep": 0.1, "after": "40d"}, **selection}}}
+        strategy = {"kind": "rtbs", "n": 10, "decay": {"keep": 0.1, "after": "40d"}, **selection}
+        content = amount() | {"selection": {"strategy": strategy}}
         return spec_hash(parse_spec(content, PipelineSpec, source="test"))
 
     assert len({of(), of(shards=2), of(shards=3)}) == 3

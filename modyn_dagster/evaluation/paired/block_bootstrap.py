@@ -11,6 +11,7 @@ Sources: D. N. Politis, J. P. Romano, A circular block-resampling procedure for 
 t-statistic based correlation and heterogeneity robust inference, Journal of Business & Economic Statistics 2010.
 """
 
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -103,35 +104,36 @@ def bootstrap_verdict(  # noqa: PLR0913 - all but the data have defaults and are
     if block is not None and block < 1:
         raise ConfigError("paired test", "block", block, "must be at least 1")
     n, spent, confidence = len(truth), spent_alpha(alpha, look), 1 - alpha
+    left_open = partial(undecided, n=n, margin=margin, confidence=confidence)
     if n < max(1, min_samples):
-        return undecided(f"{n:,} samples, at least {max(1, min_samples):,} are needed", n, margin=margin, confidence=confidence)
+        return left_open(f"{n:,} samples, at least {max(1, min_samples):,} are needed")
     length = block or block_length(n, spent)
     if 2 * length > n:
-        reason = f"{n:,} samples make no two blocks of {length:,}"
-        return undecided(reason, n, margin=margin, confidence=confidence)
+        return left_open(f"{n:,} samples make no two blocks of {length:,}")
     sign = -1.0 if lower_is_better(metric) else 1.0
     ours, theirs = score(metric, candidate, truth), score(metric, incumbent, truth)
     if ours.value is None or theirs.value is None:
-        name, reason = ("candidate", ours.reason) if ours.value is None else ("incumbent", theirs.reason)
-        return undecided(f"the {name} has no {metric}: {reason}", n, margin=margin, confidence=confidence)
+        name, found = ("candidate", ours) if ours.value is None else ("incumbent", theirs)
+        return left_open(f"the {name} has no {metric}: {found.reason}")
     drawn = _differences(metric, candidate, incumbent, truth, resamples, length, seed)
     defined = drawn[np.isfinite(drawn)]
     if len(defined) < max(2, (1 - _UNDEFINED) * resamples):
-        reason = f"{metric} is undefined in {resamples - len(defined):,} of {resamples:,} resamples"
-        return undecided(reason, n, margin=margin, confidence=confidence)
+        return left_open(f"{metric} is undefined in {resamples - len(defined):,} of {resamples:,} resamples")
     if block is None:
         alone = _differences(metric, candidate, incumbent, truth, max(2, resamples // 4), 1, seed)
-        wanted = _LONGER * float(defined.var() / np.nanvar(alone)) if np.nanvar(alone) > 0 else 0.0
+        wanted = _LONGER * _ratio(defined, alone)
         if length < wanted:
-            reason = (
-                f"{n:,} samples are few for how much they depend on each other: blocks of {length:,} should have {wanted:,.0f}"
-            )
-            return undecided(reason, n, margin=margin, confidence=confidence)
+            rule = f"blocks of {length:,} should have {wanted:,.0f}"
+            return left_open(f"{n:,} samples are few for how much they depend on each other: {rule}")
     difference, wide = sign * (ours.value - theirs.value), _half_widths(defined, n / length, spent)
-    bounds = Bounds(
-        difference - wide.one_sided, difference + wide.one_sided, difference - wide.two_sided, difference + wide.two_sided
-    )
-    return judged(n, difference, bounds, margin=margin, confidence=confidence)
+    ends = (difference + way * width for width in wide for way in (-1, 1))
+    return judged(n, difference, Bounds(*ends), margin=margin, confidence=confidence)
+
+
+def _ratio(blocks: Float64, alone: Float64) -> float:
+    """Variance of resamples of blocks over that of resamples of single samples, or 0 where all of these are equal."""
+    variance = float(np.nanvar(alone))
+    return float(blocks.var()) / variance if variance > 0 else 0.0
 
 
 class _HalfWidths(NamedTuple):
