@@ -78,6 +78,15 @@ def test_a_node_whose_calls_take_much_longer_is_named_with_its_time_and_changes_
     assert re.match(rf"node \S+ [0-9a-f]{{8}} is slow: {call}, \S+ times the 0\.2\d* s of other nodes", record.getMessage())
 
 
+@pytest.fixture
+def another_cluster(deployment: Deployment) -> Iterator[None]:
+    """A cluster on the same machine that has nothing to do with this one."""
+    with nodes_of(deployment.environment) as nodes:
+        nodes.start_head(0)
+        yield
+
+
+@pytest.mark.usefixtures("another_cluster")
 def test_a_node_is_named_while_its_call_is_waited_for(
     nodes: Nodes, address: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:

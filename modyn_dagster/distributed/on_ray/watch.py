@@ -94,7 +94,9 @@ def _place_of(ray: Any, reference: Any) -> tuple[str, float] | None:
     from ray.util.state import get_task
 
     try:
-        task = get_task(reference.task_id().hex(), timeout=int(_LOOK_SECONDS))
+        # Of this cluster: Ray would not know whom to ask where several run on a machine.
+        head = ray.get_runtime_context().gcs_address
+        task = get_task(reference.task_id().hex(), address=head, timeout=int(_LOOK_SECONDS))
     except Exception as error:  # noqa: BLE001 - whatever keeps the dashboard from answering, the call goes on
         logger.debug("the dashboard does not say where a call is: %s", error)
         return None
