@@ -149,8 +149,9 @@ def worker_threads(_: None = None) -> dict[str, int]:
 
     # NumPy's library has to be loaded, and used once, to be there.
     np.ones((2, 2)) @ np.ones((2, 2))
+    # In this order on every node: libraries come in that in which they were loaded.
     found = {"torch": torch.get_num_threads()}
-    for pool in threadpool_info():
+    for pool in sorted(threadpool_info(), key=lambda pool: pool["user_api"], reverse=True):
         name = _LIBRARIES.get(pool["user_api"], pool["user_api"])
         found[name] = max(found.get(name, 0), pool["num_threads"])
     return found
