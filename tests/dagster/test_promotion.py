@@ -109,6 +109,7 @@ def launched(face: Face, **config: Any) -> dg.ExecuteInProcessResult:
     return job.execute_in_process(run_config, instance=face.instance, raise_on_error=False)
 
 
+@pytest.mark.soak("screens")
 def test_the_job_says_what_is_wrong_and_rejects(lived: Face) -> None:
     face = lived
     [_], [passed], shadow = champions(face), in_state(face, "passed"), in_state(face, "shadow")[0]
@@ -133,6 +134,7 @@ def observed(face: Face) -> list[dict[str, Any]]:
     return [{name: value.value for name, value in event.metadata.items()} for event in events if event is not None]
 
 
+@pytest.mark.soak("screens")
 def test_what_was_live_when_has_the_scores_of_now_though_the_champion_stays(lived: Face) -> None:
     face = lived
     [change], scores = shown(face), observed(face)

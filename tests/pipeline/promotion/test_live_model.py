@@ -60,7 +60,8 @@ def test_triggers_judge_the_live_model(world_of: Any, kind: str, live: str) -> N
     assert {model for batch, model in after if batch == 4} == {trained[0]}
 
 
-@pytest.mark.parametrize("start", ["champion", pytest.param("newest", marks=pytest.mark.soak("production"))])
+@pytest.mark.soak("production")
+@pytest.mark.parametrize("start", ["champion", "newest"])
 def test_trainings_start_from_the_champion_or_the_newest_model(world_of: Any, start: str) -> None:
     content = promoting(amount("p", every=40), approve="manual", confidence=0.999)
     content["training"] = content["training"] | {"use_previous_model": start}
