@@ -120,7 +120,7 @@ def test_drift_on_columns_as_they_are_is_trained_ahead(world_of, workers, policy
 @pytest.mark.soak("distributed")
 @pytest.mark.parametrize(
     ("features", "standardize", "reason"),
-    [("columns", True, "as the newest model standardises them"), ("embeddings", False, "depend on models")],
+    [("columns", True, "as the live model standardises them"), ("embeddings", False, "depend on models")],
 )
 def test_drift_that_the_newest_model_shapes_is_not_guessed(
     world_of, workers, caplog: pytest.LogCaptureFixture, features: str, standardize: bool, reason: str
