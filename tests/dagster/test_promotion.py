@@ -41,9 +41,9 @@ def project(tmp_path: Path) -> Path:
     return write_project(tmp_path / "project", PIPELINES)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def lived(postgres_server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Face]:
-    """Seven days of production through the sensors; tests go on from there."""
+    """Seven days of production through the sensors; a test goes on from there."""
     folder = tmp_path_factory.mktemp("promoting")
     project = write_project(folder / "project", PIPELINES)
     settings = postgres_server.settings(project, folder / "home", f"d{secrets.token_hex(4)}_")
