@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.spec.tasks.objectives import kind_of_objective
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import (
     CheckpointFile,
@@ -49,11 +51,9 @@ def broken_off(spec: TrainingSpec, path: Path, at: int) -> None:
 
     calibrate = rows(40, 2).data() if spec.early_stopping is not None else None
     data = rows(150, 1).data(np.linspace(0.5, 2, 150))
+    given: dict[str, Any] = {"task": Task(kind_of_objective(spec.loss) or "class"), "seed": 7, "threads": 1, "source": "p"}
     with pytest.raises(Broken):
-        train(
-            spec, data, task=Task("class"), seed=7, threads=1, source="p", calibrate=calibrate, checkpoint=CheckpointFile(path),
-            progress=told,
-        )  # fmt: skip
+        train(spec, data, calibrate=calibrate, checkpoint=CheckpointFile(path), progress=told, **given)
 
 
 def predictor_of(model: TrainedModel, device: str) -> Predictor:
