@@ -79,6 +79,8 @@ def image() -> Iterator[BareRoot]:
     # Not in pytest's own folder: the image's account may not enter that.
     folder = Path(tempfile.mkdtemp(prefix="modyn-image-", dir="/var/tmp"))
     folder.chmod(0o755)
+    # Tests before may have closed the files of this process to other accounts.
+    umask = os.umask(0o022)
     try:
         base = bare_debian(folder / "base")
         build, final = BareRoot(folder / "build", base), BareRoot(folder / "final", base)
@@ -95,6 +97,7 @@ def image() -> Iterator[BareRoot]:
         final.run(f"sh /usr/local/lib/modyn/runtime.sh {TARGET}")
         yield final
     finally:
+        os.umask(umask)
         shutil.rmtree(folder)
 
 
